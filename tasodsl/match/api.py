@@ -33,5 +33,5 @@ class Rewriter(Protocol):
         ...
 
     def apply(self, graph: Graph, match: Match) -> Graph | None:
-        """The graph after the rewrite, or None where the rewrite side refuses (a non-finite fold, no kernel, growth)."""
+        """The graph after the rewrite; None where the rewrite side refuses (a non-finite fold, no kernel)."""
         ...
