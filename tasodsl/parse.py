@@ -7,10 +7,11 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
-from lark import Lark, Token
+from lark import Lark, Token, UnexpectedInput
 from lark import Tree as LarkTree
 
 from tasodsl import syntax as s
+from tasodsl.diagnostics import Diagnostic
 from tasodsl.resources import grammar_path
 from tasodsl.source import Source, Span
 
@@ -299,3 +300,12 @@ def trees_of(children: Sequence[Raw]) -> list[LarkTree[Token]]:
 
 def string(raw: Raw) -> str:
     return str(raw)[1:-1]
+
+
+def parse_source(source: Source) -> tuple[s.Module, list[Diagnostic]]:
+    """The module in `source` and what could not be parsed."""
+    try:
+        return parse(source), []
+    except UnexpectedInput as error:
+        start = error.pos_in_stream or 0
+        return s.Module(()), [Diagnostic("E0101", "unexpected text", Span(source, start, start + 1))]
