@@ -1,0 +1,98 @@
+"""Which neighbouring nodes the runtime executes together, as a table.
+
+The runtime turns a convolution, the batch normalization behind it and the activation behind that into one kernel, so
+the sum over single nodes is wrong. `JOINS` lists which operator joins which kind of group. A group is measured as a
+whole: a pair that is listed but that the runtime does not fuse after all costs what it costs.
+"""
+
+from __future__ import annotations
+
+from tasodsl.graph.graph import Graph, Node
+
+CONV_ACTIVATIONS = ("Relu", "Clip", "LeakyRelu", "Sigmoid", "Tanh", "HardSigmoid")
+GEMM_ACTIVATIONS = ("Relu", "LeakyRelu", "Sigmoid", "Tanh", "Clip")
+
+BY_CONSTANT = frozenset({"Add", "Mul", "Div"})
+"""Operators that join only when all their other operands are constant."""
+
+JOINS: dict[tuple[str, str], str] = {
+    ("Pad", "Conv"): "Conv",
+    ("Pad", "MaxPool"): "done",
+    ("Conv", "BatchNormalization"): "Conv",
+    ("ConvTranspose", "BatchNormalization"): "ConvTranspose",
+    ("Conv", "Mul"): "Conv",
+    ("Conv", "Add"): "Conv",
+    ("Transpose", "MatMul"): "MatMul",
+    ("Transpose", "Gemm"): "Gemm",
+    ("MatMul", "Mul"): "MatMul",
+    ("MatMul", "Div"): "MatMul",
+    ("MatMul", "Add"): "Gemm",
+    ("Add", "Gelu"): "done",
+    ("Add", "LayerNormalization"): "done",
+    **{(kind, act): "done" for kind in ("Conv", "residual") for act in CONV_ACTIVATIONS},
+    **{("Gemm", act): "done" for act in GEMM_ACTIVATIONS},
+}
+"""(kind of the group so far, operator reading it) -> kind of the group with it. A lone node's kind is its operator."""
+
+RESIDUAL = frozenset({"Add", "Sum"})
+"""A convolution adds another value of its output's shape while it writes: these cost nothing behind one."""
+
+
+def absorbed(graph: Graph, node: Node) -> bool:
+    """Whether the runtime executes `node` as a part of its reader's group."""
+    reader = _only_reader(graph, node)
+    return reader is not None and _join(graph, reader)[0] is node
+
+
+def anchor(graph: Graph, node: Node) -> Node:
+    """The last node of the group that `node` is in."""
+    while absorbed(graph, node):
+        node = graph.nodes[graph.reader_ids(node.id)[0]]
+    return node
+
+
+def chain(graph: Graph, node: Node) -> tuple[Node, ...]:
+    """The group that ends at `node`, first node first."""
+    parts = [node]
+    while (previous := _join(graph, parts[-1])[0]) is not None:
+        parts.append(previous)
+    return tuple(reversed(parts))
+
+
+def is_residual(graph: Graph, node: Node) -> bool:
+    """Whether `node` adds two computed values of one shape."""
+    if node.op_type not in RESIDUAL or len(node.inputs) != 2 or any(v in graph.constants for v in node.inputs):
+        return False
+    left, right = (graph.shape(v) for v in node.inputs)
+    return left is not None and left == right
+
+
+def _join(graph: Graph, node: Node) -> tuple[Node | None, str]:
+    """The producer that `node` joins, and the kind of the group that ends at `node`."""
+    if node.defined and node.op_type in _READERS:
+        for value in node.inputs:
+            producer = graph.producer_node(value) if value else None
+            if producer is None or _only_reader(graph, producer) is not node or node.inputs.count(value) > 1:
+                continue
+            kind = _join(graph, producer)[1]
+            if kind == "Conv" and is_residual(graph, node):
+                return producer, "residual"
+            joined = JOINS.get((kind, node.op_type))
+            if joined is not None and (node.op_type not in BY_CONSTANT or _others_constant(graph, node, value)):
+                return producer, joined
+    return None, node.op_type
+
+
+_READERS = frozenset(op for _, op in JOINS) | RESIDUAL
+
+
+def _only_reader(graph: Graph, node: Node) -> Node | None:
+    """The one node that reads the one value that `node` makes."""
+    if not node.defined or len(node.outputs) != 1 or graph.is_output(node.outputs[0]):
+        return None
+    readers = graph.reader_ids(node.outputs[0])
+    return graph.nodes[readers[0]] if len(readers) == 1 else None
+
+
+def _others_constant(graph: Graph, node: Node, value: str) -> bool:
+    return all(v == value or v in graph.constants for v in node.inputs)

@@ -1,0 +1,187 @@
+"""One-group models: what is measured, cut out of a graph as a model of its own.
+
+A kernel's key says all that its time can depend on (operators, attributes, types, all shapes, which operands are
+constant and the content of small constants), and nothing else: equal keys are measured once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import ml_dtypes
+import numpy as np
+import onnx
+
+from tasodsl.cost.sizes import Sizes
+from tasodsl.graph.graph import AttributeValue, Graph, Node
+from tasodsl.runtime import Feed
+
+OPSET = 21
+IR_VERSION = 10
+SMALL = 8
+"""Constants of up to this many elements are measured with their content: scalars decide what the runtime fuses."""
+LARGEST_BYTES = 1 << 30
+
+
+class CannotMeasure(Exception):
+    """A group that cannot be run on its own: an unknown shape or type, or too large."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A value that a group reads from outside."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    constant: bool
+    content: str
+    """The key of a small constant's content, "" for the rest."""
+
+    def __str__(self) -> str:
+        mark = f"={self.content}" if self.content else "const" if self.constant else ""
+        return f"{self.dtype}{list(self.shape)}{mark}"
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A group of nodes in a row, with their outside operands by name."""
+
+    nodes: tuple[Node, ...]
+    operands: Mapping[str, Operand]
+    key: str
+
+
+def kernel_of(graph: Graph, nodes: Sequence[Node], sizes: Sizes) -> Kernel:
+    """The kernel of nodes that run together, first node first. CannotMeasure, or sizes' NoSize."""
+    operands: dict[str, Operand] = {}
+    numbers: dict[str, str] = {}
+    calls: list[str] = []
+    for node in nodes:
+        if not node.defined:
+            raise CannotMeasure(f"{node.op_type} is not understood")
+        for value in filter(None, node.inputs):
+            if value not in numbers:
+                operands[value] = _operand(graph, value, sizes)
+                numbers[value] = f"{len(numbers)}:{operands[value]}"
+        attributes = ",".join(f"{k}={v}" for k, v in node.attributes)
+        calls.append(f"{node.domain}{node.op_type}[{attributes}]({','.join(numbers.get(v, '') for v in node.inputs)})")
+        for value in filter(None, node.outputs):
+            numbers[value] = str(len(numbers))
+    return Kernel(tuple(nodes), operands, " ".join(calls))
+
+
+def _operand(graph: Graph, value: str, sizes: Sizes) -> Operand:
+    constant = graph.constants.get(value)
+    if constant is not None:
+        small = int(np.prod(constant.shape, dtype=np.int64)) <= SMALL
+        return Operand(constant.dtype, constant.shape, True, constant.key if small else "")
+    shape, dtype = graph.shape(value), graph.dtype(value)
+    if shape is None or not dtype:
+        raise CannotMeasure(f"the shape or type of {value!r} is unknown")
+    return Operand(dtype, sizes.shape(shape), False, "")
+
+
+def kernel_model(graph: Graph, kernel: Kernel) -> tuple[bytes, Feed]:
+    """The kernel as a model, and inputs to run it on."""
+    rng = np.random.default_rng(0)
+    feed: Feed = {}
+    initializers: list[onnx.TensorProto] = []
+    inputs: list[onnx.ValueInfoProto] = []
+    total = sum(int(np.prod(o.shape, dtype=np.int64)) * 8 for o in kernel.operands.values())
+    if total > LARGEST_BYTES:
+        raise CannotMeasure(f"{total} bytes of operands")
+    for name, operand in kernel.operands.items():
+        if operand.constant:
+            array = _constant(graph, name, operand, rng)
+            initializers.append(onnx.numpy_helper.from_array(array, name))
+        else:
+            array = _random(operand, rng)
+            feed[name] = array
+            inputs.append(onnx.helper.make_tensor_value_info(name, _element_type(operand.dtype), operand.shape))
+    nodes: list[onnx.NodeProto] = []
+    for node in kernel.nodes:
+        lowered, extra = lower_node(node)
+        nodes.append(lowered)
+        initializers.extend(extra)
+    read = {v for node in kernel.nodes for v in node.inputs}
+    outputs = [onnx.ValueInfoProto(name=o) for n in kernel.nodes for o in n.outputs if o and o not in read]
+    body = onnx.helper.make_graph(nodes, "kernel", inputs, outputs, initializers)
+    model = onnx.helper.make_model(
+        body, opset_imports=[onnx.helper.make_opsetid("", OPSET)], ir_version=IR_VERSION, producer_name="tasodsl"
+    )
+    return model.SerializeToString(), feed
+
+
+def _constant(graph: Graph, name: str, operand: Operand, rng: np.random.Generator) -> np.ndarray:
+    """Indices are real ones; large weights are random, so that a folded weight need not be computed to be timed."""
+    if operand.content or not _is_float(operand.dtype):
+        return graph.constants[name].array()
+    return _random(operand, rng)
+
+
+def _random(operand: Operand, rng: np.random.Generator) -> np.ndarray:
+    """Floats between 0.1 and 1: no denormals and no NaN, whose arithmetic takes another time."""
+    dtype = np.dtype(getattr(ml_dtypes, operand.dtype, operand.dtype))
+    if operand.dtype == "bool":
+        return rng.random(operand.shape) < 0.5
+    if not _is_float(operand.dtype):
+        return np.zeros(operand.shape, dtype)
+    return np.asarray(rng.uniform(0.1, 1.0, operand.shape)).astype(dtype)
+
+
+def _is_float(dtype: str) -> bool:
+    return dtype.startswith(("float", "bfloat"))
+
+
+def _element_type(dtype: str) -> int:
+    try:
+        return int(onnx.helper.np_dtype_to_tensor_dtype(np.dtype(getattr(ml_dtypes, dtype, dtype))))
+    except (TypeError, ValueError, KeyError) as error:
+        raise CannotMeasure(f"type {dtype}") from error
+
+
+_AS_OPERANDS: dict[str, tuple[str, ...]] = {
+    "Split": ("split",),
+    "Slice": ("starts", "ends", "axes", "steps"),
+    "Pad": ("pads",),
+    "Reshape": ("shape",),
+    "Squeeze": ("axes",),
+    "Unsqueeze": ("axes",),
+    "Expand": ("shape",),
+    "ReduceMean": ("axes",),
+    "ReduceSum": ("axes",),
+    "ReduceMax": ("axes",),
+    "ReduceMin": ("axes",),
+}
+"""Attributes of the normal form that ONNX takes as operands, placed behind the first operand."""
+
+
+def lower_node(node: Node) -> tuple[onnx.NodeProto, list[onnx.TensorProto]]:
+    """The node as ONNX writes it at `OPSET`, with the constant operands that this takes."""
+    attributes: dict[str, AttributeValue | int] = dict(node.attributes)
+    inputs = list(node.inputs)
+    extra: list[onnx.TensorProto] = []
+    behind: list[str] = []
+    for name in _AS_OPERANDS.get(node.op_type, ()):
+        operand = f"{node.id}/{name}"
+        extra.append(onnx.numpy_helper.from_array(np.asarray(attributes.pop(name), dtype=np.int64), operand))
+        behind.append(operand)
+    if node.op_type == "Resize":
+        operand = f"{node.id}/scales"
+        extra.append(
+            onnx.numpy_helper.from_array(np.asarray([1, 1, *_floats(attributes.pop("scales"))], np.float32), operand)
+        )
+        attributes["mode"] = "nearest"
+        behind = ["", operand]
+    if node.op_type == "Cast":
+        attributes["to"] = _element_type(str(attributes["to"]))
+    inputs = [*inputs[:1], *behind, *inputs[1:]]
+    lowered = onnx.helper.make_node(node.op_type, inputs, list(node.outputs), domain=node.domain)
+    lowered.attribute.extend(onnx.helper.make_attribute(k, v) for k, v in attributes.items() if v != ())
+    return lowered, extra
+
+
+def _floats(value: AttributeValue | int) -> list[float]:
+    assert isinstance(value, tuple)
+    return [float(v) for v in value]

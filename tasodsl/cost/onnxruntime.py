@@ -1,0 +1,285 @@
+"""What nodes cost on onnxruntime's CPU provider, measured.
+
+A group of nodes that the runtime executes together (`groups`) is cut out of the graph (`kernel`), run under full
+optimization with profiling on, and its kernels' times are kept in the cost table: each kernel is measured once on a
+machine. The runtime keeps images of convolutions in a blocked layout of its own: the reorders that a lone group needs
+are counted apart, and charged only where a value passes between the two layouts in the graph at hand.
+"""
+
+from __future__ import annotations
+
+import logging
+import statistics
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+from tasodsl.cost.groups import absorbed, anchor, chain, is_residual
+from tasodsl.cost.kernel import IR_VERSION, OPSET, CannotMeasure, Kernel, kernel_model, kernel_of
+from tasodsl.cost.roofline import NO_WORK, RooflineCost
+from tasodsl.cost.sizes import NoSize, Sizes
+from tasodsl.cost.table import CostTable, cpu_name
+from tasodsl.graph.dims import Shape
+from tasodsl.graph.graph import Graph, Node
+from tasodsl.runtime import Feed, KernelEvent, RuntimeRefused, Session, runtime_version
+
+FUSION_REACH = 4
+"""How many nodes away a change can alter what a node costs."""
+DISPATCH_SECONDS = 1e-6
+"""What the runtime spends on a node that only gives its operand another shape."""
+MIN_RUNS, MAX_RUNS = 5, 60
+RUN_SECONDS = 0.01
+"""A kernel is run until this time is used up, within the limits on runs."""
+LAYOUT_KEEPING = frozenset({"Relu", "Sigmoid", "Tanh", "HardSigmoid", "Add", "Sum", "Mul", "Concat"})
+"""Operators that work on the blocked layout when all their operands have it."""
+LAYOUT_DEPTH = 4
+"""How far back the layout of a value is looked for before it is taken to be blocked."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A kernel's seconds without reorders, and whether it reads and writes blocked images."""
+
+    seconds: float
+    blocked_in: bool = False
+    blocked_out: bool = False
+
+
+class OnnxruntimeCost:
+    """Costs for the graphs of one model (a value's name must mean one thing in all of them)."""
+
+    def __init__(self, threads: int = 1, table: CostTable | None = None, sizes: Sizes | None = None) -> None:
+        """Measure with `threads` intra-op threads and keep results in `table` (the user's own when None)."""
+        self.threads = threads
+        self.table = CostTable() if table is None else table
+        self.sizes = sizes or Sizes()
+        self.environment = f"onnxruntime {runtime_version()}; threads {threads}; {cpu_name()}"
+        self.measured = 0
+        """Kernels measured by this object, rather than found in the table."""
+        self.estimated: Counter[str] = Counter()
+        """Operators whose cost is an estimate, because they cannot be run on their own."""
+        self._known: dict[tuple[Node, ...], Measured] = {}
+        self._roofline = RooflineCost(sizes=self.sizes)
+
+    @property
+    def label(self) -> str:
+        return f"measured on {self.environment}"
+
+    def graph_seconds(self, graph: Graph) -> float:
+        """The sum of all nodes' costs."""
+        return sum(self.node_seconds(graph, node) for node in graph.nodes.values())
+
+    def node_seconds(self, graph: Graph, node: Node) -> float:
+        """What the node adds to a run where it stands: its whole group's time at the group's last node, else 0."""
+        if not node.defined or node.op_type in ("Identity", "Dropout") or _all_constant(graph, node):
+            return 0.0
+        if node.op_type in NO_WORK:
+            return DISPATCH_SECONDS
+        if absorbed(graph, node):
+            return 0.0
+        nodes = chain(graph, node)
+        measured = self._group(graph, nodes)
+        seconds = measured.seconds
+        for part in nodes[1:]:
+            if is_residual(graph, part) and not all(self._blocked(graph, v) for v in part.inputs):
+                seconds += self._group(graph, (part,)).seconds
+        if measured.blocked_in and self._pays_reorder(graph, nodes):
+            seconds += self._reorder(graph, nodes[0].inputs[0], "ReorderInput")
+        if self._blocked(graph, node.id) and self._wanted_plain(graph, node.id):
+            seconds += self._reorder(graph, node.id, "ReorderOutput")
+        return seconds
+
+    def _group(self, graph: Graph, nodes: tuple[Node, ...]) -> Measured:
+        known = self._known.get(nodes)
+        if known is None:
+            known = self._known[nodes] = self._look_up(graph, nodes)
+        return known
+
+    def _look_up(self, graph: Graph, nodes: tuple[Node, ...]) -> Measured:
+        try:
+            kernel = kernel_of(graph, _without_residuals(graph, nodes), self.sizes)
+            seconds = self.table.get(self.environment, kernel.key)
+            layout = self.table.get(self.environment, _layout_key(kernel))
+            if seconds is not None and layout is not None:
+                return Measured(seconds, bool(int(layout) & 1), bool(int(layout) & 2))
+            return self._measure(graph, kernel)
+        except (CannotMeasure, NoSize, RuntimeRefused) as error:
+            _log.debug("%s is not measured: %s", nodes[-1].op_type, error)
+            self.estimated[nodes[-1].op_type] += 1
+            return Measured(sum(self._roofline.node_seconds(graph, n) for n in nodes))
+
+    def _measure(self, graph: Graph, kernel: Kernel) -> Measured:
+        times = self._profile(*kernel_model(graph, kernel))
+        seconds = sum(t for op, t in times if not op.startswith("Reorder"))
+        found = {op for op, _ in times}
+        measured = Measured(seconds, "ReorderInput" in found, "ReorderOutput" in found)
+        self.measured += 1
+        self.table.put(self.environment, kernel.key, seconds)
+        self.table.put(self.environment, _layout_key(kernel), measured.blocked_in + 2 * measured.blocked_out)
+        return measured
+
+    def _profile(self, model: bytes, feed: Feed) -> list[tuple[str, float]]:
+        """Operator and seconds of each kernel that the runtime makes of the model."""
+        return [
+            (e[0].op_type, max(_typical(e) - self._profiler_seconds(), 0.0))
+            for e in _profile(model, feed, self.threads)
+        ]
+
+    def _profiler_seconds(self) -> float:
+        """What profiling itself adds to a kernel's time: found once on a machine, from a row of tiny kernels."""
+        key = "profiler"
+        known = self.table.get(self.environment, key)
+        if known is None:
+            known = _calibrated(self.threads)
+            self.table.put(self.environment, key, known)
+        return known
+
+    def _reorder(self, graph: Graph, value: str, operator: str) -> float:
+        """The seconds of turning an image into the blocked layout or back."""
+        shape = graph.shape(value)
+        if shape is None:
+            return 0.0
+        try:
+            sizes = self.sizes.shape(shape)
+            key = f"{operator} float32{list(sizes)}"
+            known = self.table.get(self.environment, key)
+            if known is None:
+                known = sum(t for op, t in self._profile(*_pool_model(sizes)) if op == operator)
+                self.table.put(self.environment, key, known)
+        except (NoSize, RuntimeRefused):
+            return 0.0
+        return known
+
+    def _blocked(self, graph: Graph, value: str, depth: int = LAYOUT_DEPTH) -> bool:
+        """Whether the runtime holds `value` in the blocked layout."""
+        producer = graph.producer_node(value)
+        if producer is None or not producer.defined or not _is_image(graph.shape(value)):
+            return False
+        if depth == 0:
+            return True
+        if producer.op_type in LAYOUT_KEEPING and len(chain(graph, producer)) == 1:
+            shapes = {str(graph.shape(v)) for v in producer.inputs}
+            alike = producer.op_type == "Concat" or len(shapes) == 1
+            return alike and all(self._blocked(graph, v, depth - 1) for v in producer.inputs)
+        if producer.op_type in NO_WORK:
+            return False
+        return self._group(graph, chain(graph, producer)).blocked_out
+
+    def _wanted_plain(self, graph: Graph, value: str) -> bool:
+        """Whether someone reads a blocked value in the plain layout."""
+        return graph.is_output(value) or any(
+            not self._reads_blocked(graph, graph.nodes[r], value) for r in graph.reader_ids(value)
+        )
+
+    def _reads_blocked(self, graph: Graph, reader: Node, value: str) -> bool:
+        if not reader.defined or reader.op_type in NO_WORK:
+            return False
+        nodes = chain(graph, anchor(graph, reader))
+        if reader is not nodes[0] and is_residual(graph, reader):
+            return True
+        if reader.op_type in LAYOUT_KEEPING and len(nodes) == 1:
+            return self._blocked(graph, reader.id)
+        return nodes[0].inputs[0] == value and self._group(graph, nodes).blocked_in
+
+    def _pays_reorder(self, graph: Graph, nodes: Sequence[Node]) -> bool:
+        """Whether the group's operand is plain and this group is the first reader that wants it blocked."""
+        value = nodes[0].inputs[0]
+        if self._blocked(graph, value):
+            return False
+        for other in graph.reader_ids(value):
+            if other == nodes[0].id:
+                break
+            if self._reads_blocked(graph, graph.nodes[other], value):
+                return False
+        return True
+
+
+def _layout_key(kernel: Kernel) -> str:
+    return f"layout {kernel.key}"
+
+
+def _all_constant(graph: Graph, node: Node) -> bool:
+    """The runtime folds such a node when it loads the model."""
+    return all(v in graph.constants for v in node.operands())
+
+
+def _is_image(shape: Shape | None) -> bool:
+    return shape is not None and len(shape) == 4
+
+
+def _without_residuals(graph: Graph, nodes: tuple[Node, ...]) -> list[Node]:
+    """The group with its residual additions cut out: the runtime adds while the convolution writes, at no cost."""
+    kept: list[Node] = list(nodes[:1])
+    for node, before in zip(nodes[1:], nodes[:-1], strict=True):
+        if is_residual(graph, node):
+            continue
+        source = kept[-1].id
+        kept.append(replace(node, inputs=tuple(source if v == before.id else v for v in node.inputs)))
+    return kept
+
+
+def _profile(model: bytes, feed: Feed, threads: int) -> list[list[KernelEvent]]:
+    """The calls of each kernel that the runtime makes of the model, the first run (which allocates) left out."""
+    with tempfile.TemporaryDirectory(prefix="tasodsl-") as folder:
+        session = Session(model, optimize=True, threads=threads, profile_prefix=str(Path(folder) / "profile"))
+        session.run(feed)
+        start, runs = time.perf_counter(), 0
+        while runs < MIN_RUNS or (runs < MAX_RUNS and time.perf_counter() - start < RUN_SECONDS):
+            session.run(feed)
+            runs += 1
+        calls: dict[str, list[KernelEvent]] = {}
+        for event in session.profile():
+            calls.setdefault(event.node, []).append(event)
+    return [events[1:] for events in calls.values() if len(events) > 1]
+
+
+def _typical(events: Sequence[KernelEvent]) -> float:
+    """The mean of the faster half: what slows a call down is other work on the machine, never the kernel itself."""
+    times = sorted(e.seconds for e in events)
+    return statistics.fmean(times[: (len(times) + 1) // 2])
+
+
+def _calibrated(threads: int) -> float:
+    """Seconds that the profiler adds to each kernel: the profiled time of tiny kernels less their time on the clock."""
+    short, long = 8, 72
+    profiled = statistics.fmean(_typical(e) for e in _profile(*_row_model(long), threads))
+    return max(
+        profiled - (_clock(*_row_model(long), threads) - _clock(*_row_model(short), threads)) / (long - short), 0.0
+    )
+
+
+def _clock(model: bytes, feed: Feed, threads: int) -> float:
+    session = Session(model, optimize=True, threads=threads)
+    times: list[float] = []
+    for _ in range(MAX_RUNS):
+        start = time.perf_counter()
+        session.run(feed)
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def _row_model(length: int) -> tuple[bytes, Feed]:
+    """A row of tiny kernels that the runtime cannot fuse."""
+    return _model([onnx.helper.make_node("Abs", [f"v{i}"], [f"v{i + 1}"]) for i in range(length)], "v0", (4,))
+
+
+def _pool_model(shape: tuple[int, ...]) -> tuple[bytes, Feed]:
+    """A kernel that wants its operand blocked and does nothing else of note."""
+    return _model([onnx.helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[1, 1])], "x", shape)
+
+
+def _model(nodes: Sequence[onnx.NodeProto], source: str, shape: tuple[int, ...]) -> tuple[bytes, Feed]:
+    inputs = [onnx.helper.make_tensor_value_info(source, onnx.TensorProto.FLOAT, shape)]
+    outputs = [onnx.ValueInfoProto(name=nodes[-1].output[0])]
+    body = onnx.helper.make_graph(list(nodes), "kernel", inputs, outputs)
+    opsets = [onnx.helper.make_opsetid("", OPSET)]
+    model = onnx.helper.make_model(body, opset_imports=opsets, ir_version=IR_VERSION)
+    return model.SerializeToString(), {source: np.full(shape, 0.5, np.float32)}
