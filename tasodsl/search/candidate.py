@@ -17,8 +17,8 @@ import immutables
 from tasodsl.graph.graph import Graph, Node, NodeId
 from tasodsl.match.api import Match
 
-FUSION_REACH = 4
-"""How many nodes away a change can alter what a node costs: the longest chain that the runtime runs as one kernel."""
+LONGEST_GROUP = 8
+"""How many nodes in a row the runtime runs as one kernel at most."""
 
 
 class CostModel(Protocol):
@@ -139,14 +139,9 @@ def successor(parent: Candidate, match: Match, graph: Graph, cost: CostModel) ->
         price = prices.pop(node_id)
         gain += price
         stake += price
-    # A node whose fused neighbour is gone costs something else now, although it did not change itself.
-    touched = neighbourhood(parent.graph, change.removed, FUSION_REACH) - change.removed
-    touched |= neighbourhood(graph, change.added, FUSION_REACH)
-    for node_id in sorted(touched):
-        node = graph.nodes.get(node_id)
-        if node is None:
-            continue
-        old, new = prices.get(node_id, 0.0), cost.node_seconds(graph, node)
+    near = neighbourhood(parent.graph, change.removed, 1) | neighbourhood(graph, change.added, 1)
+    for node_id in sorted(_repriced(graph, near)):
+        old, new = prices.get(node_id, 0.0), cost.node_seconds(graph, graph.nodes[node_id])
         if old != new:
             stake += old
         gain += old - new
@@ -162,6 +157,25 @@ def successor(parent: Candidate, match: Match, graph: Graph, cost: CostModel) ->
         parent,
         Application(match.rule, match.root, gain),
     )
+
+
+def _repriced(graph: Graph, near: Iterable[NodeId]) -> set[NodeId]:
+    """The nodes whose price may be another after a change at `near`.
+
+    What the runtime fuses is a chain of only readers. A change in it shows in the price of its last node; and in that of
+    any node which a member of the chain reads, since that may now join the chain or no longer do.
+    """
+    chains: set[NodeId] = set()
+    for start in near:
+        node = graph.nodes.get(start)
+        for _ in range(LONGEST_GROUP):
+            if node is None:
+                break
+            chains.add(node.id)
+            readers = graph.reader_ids(node.id)
+            node = graph.nodes[readers[0]] if len(readers) == 1 else None
+    sources = {graph.producer.get(v) for n in chains for v in graph.nodes[n].operands()}
+    return chains | {n for n in sources if n is not None}
 
 
 def _constant_growth(before: Graph, after: Graph, change: Difference) -> int:

@@ -71,7 +71,7 @@ def test_rules_that_undo_each_other_end():
 
 
 def test_what_the_runtime_fuses_is_priced_where_it_stands():
-    """B is free after A; moving it away from A is a loss although operators are the same."""
+    """B costs nothing behind A; moving it away from A is a loss although the operators are the same."""
     prices = Prices({"A": 4.0, "B": 3.0, "C": 1.0}, fused=[("A", "B")])
     assert best_words(run(chain(*"ABC"), StringRules({"swap": ("BC", "CB")}), prices)) == ["ABC"]
     assert best_words(run(chain(*"ACB"), StringRules({"swap": ("CB", "BC")}), prices)) == ["ABC"]
@@ -123,7 +123,7 @@ def test_an_interrupt_keeps_the_best_so_far(after: int):
     assert set(spelled(result.best[0].graph)[0]) == {"A"}
 
 
-words = st.lists(st.sampled_from("ABC"), min_size=1, max_size=8)
+words = st.lists(st.sampled_from("ABC"), min_size=1, max_size=7)
 rule_sets = st.dictionaries(
     st.sampled_from(["r", "s", "t"]),
     st.tuples(st.text("ABC", min_size=1, max_size=3), st.text("ABC", max_size=2)),

@@ -42,18 +42,29 @@ def spelled(graph: Graph) -> list[str]:
 
 @dataclass
 class Prices:
-    """Seconds by operator; `fused` pairs (producer, reader) make the reader free. Counts how often it is asked."""
+    """Seconds by operator. Pairs (producer, reader) in `fused` run as one group, of any length: it costs what its most
+    expensive member costs, charged to its last one."""
 
     seconds: Mapping[str, float]
     fused: Collection[tuple[str, str]] = ()
-    asked: int = 0
 
     def node_seconds(self, graph: Graph, node: Node) -> float:
-        self.asked += 1
-        source = graph.producer_node(node.inputs[0])
-        if source is not None and (source.op_type, node.op_type) in self.fused:
+        readers = graph.reader_ids(node.id)
+        if len(readers) == 1 and self._joined(graph, graph.nodes[readers[0]]) is node:
             return 0.0
-        return self.seconds.get(node.op_type, 0.0)
+        group: list[Node] = []
+        member: Node | None = node
+        while member is not None:
+            group.append(member)
+            member = self._joined(graph, member)
+        return max(self.seconds.get(n.op_type, 0.0) for n in group)
+
+    def _joined(self, graph: Graph, node: Node) -> Node | None:
+        """The producer that `node` runs together with."""
+        source = graph.producer_node(node.inputs[0])
+        if source is None or graph.is_output(source.id) or len(graph.reader_ids(source.id)) != 1:
+            return None
+        return source if (source.op_type, node.op_type) in self.fused else None
 
 
 @dataclass
