@@ -11,10 +11,10 @@ import math
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import onnx
 
@@ -161,6 +161,7 @@ class _Run:
         self.folder = folder
         self.listener = listener
         self.started = time.monotonic()
+        _require_known(options.dims, source)
         self.nodes_before = node_count(source)
         self.bytes_before = model_bytes(source)
         self.original_is_valid = is_valid(source)
@@ -338,6 +339,23 @@ def choose(nodes_before: int, trials: Sequence[tuple[int, Timing]]) -> int | Non
     return min(alike, key=lambda i: (trials[i][0], -trials[i][1].ratio))
 
 
+def _require_known(dims: Mapping[str, int], path: Path) -> None:
+    """UsageError unless each of `dims` names a free dimension of an input, by its symbol or as INPUT.AXIS."""
+    known = {
+        name: dim.dim_value if dim.HasField("dim_value") else -1
+        for value in read_model(path).proto.graph.input
+        for axis, dim in enumerate(value.type.tensor_type.shape.dim)
+        for name in (dim.dim_param, f"{value.name}.{axis}")
+        if name
+    }
+    for name, size in dims.items():
+        if name not in known:
+            free = ", ".join(sorted(n for n, fixed in known.items() if fixed < 0)) or "it has none"
+            raise UsageError(f"the model's inputs have no dimension {name!r}; free ones: {free}")
+        if known[name] not in (-1, size):
+            raise UsageError(f"the dimension {name!r} is {known[name]}, not {size}")
+
+
 def node_count(path: Path) -> int:
     """Nodes of the model's main graph."""
     return len(read_model(path).proto.graph.node)
@@ -345,9 +363,9 @@ def node_count(path: Path) -> int:
 
 def is_valid(path: Path) -> bool:
     """Whether ONNX's own checker finds nothing wrong, shapes included."""
-    check: Callable[..., None] = onnx.checker.check_model
+    checker: Any = onnx.checker
     try:
-        check(str(path), full_check=True)
+        checker.check_model(str(path), full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError, ValueError):
         return False
     return True

@@ -162,8 +162,8 @@ def successor(parent: Candidate, match: Match, graph: Graph, cost: CostModel) ->
 def _repriced(graph: Graph, near: Iterable[NodeId]) -> set[NodeId]:
     """The nodes whose price may be another after a change at `near`.
 
-    What the runtime fuses is a chain of only readers. A change in it shows in the price of its last node; and in that of
-    any node which a member of the chain reads, since that may now join the chain or no longer do.
+    What the runtime fuses is a chain of only readers. A change in it shows in the price of its last node; and in that
+    of any node which a member of the chain reads, since that may now join the chain or no longer do.
     """
     chains: set[NodeId] = set()
     for start in near:
