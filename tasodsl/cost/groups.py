@@ -7,6 +7,9 @@ whole: a pair that is listed but that the runtime does not fuse after all costs 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from tasodsl.graph.graph import Graph, Node
 
 CONV_ACTIVATIONS = ("Relu", "Clip", "LeakyRelu", "Sigmoid", "Tanh", "HardSigmoid")
@@ -15,23 +18,25 @@ GEMM_ACTIVATIONS = ("Relu", "LeakyRelu", "Sigmoid", "Tanh", "Clip")
 BY_CONSTANT = frozenset({"Add", "Mul", "Div"})
 """Operators that join only when all their other operands are constant."""
 
-JOINS: dict[tuple[str, str], str] = {
-    ("Pad", "Conv"): "Conv",
-    ("Pad", "MaxPool"): "done",
-    ("Conv", "BatchNormalization"): "Conv",
-    ("ConvTranspose", "BatchNormalization"): "ConvTranspose",
-    ("Conv", "Mul"): "Conv",
-    ("Conv", "Add"): "Conv",
-    ("Transpose", "MatMul"): "MatMul",
-    ("Transpose", "Gemm"): "Gemm",
-    ("MatMul", "Mul"): "MatMul",
-    ("MatMul", "Div"): "MatMul",
-    ("MatMul", "Add"): "Gemm",
-    ("Add", "Gelu"): "done",
-    ("Add", "LayerNormalization"): "done",
-    **{(kind, act): "done" for kind in ("Conv", "residual") for act in CONV_ACTIVATIONS},
-    **{("Gemm", act): "done" for act in GEMM_ACTIVATIONS},
-}
+JOINS: Mapping[tuple[str, str], str] = MappingProxyType(
+    {
+        ("Pad", "Conv"): "Conv",
+        ("Pad", "MaxPool"): "done",
+        ("Conv", "BatchNormalization"): "Conv",
+        ("ConvTranspose", "BatchNormalization"): "ConvTranspose",
+        ("Conv", "Mul"): "Conv",
+        ("Conv", "Add"): "Conv",
+        ("Transpose", "MatMul"): "MatMul",
+        ("Transpose", "Gemm"): "Gemm",
+        ("MatMul", "Mul"): "MatMul",
+        ("MatMul", "Div"): "MatMul",
+        ("MatMul", "Add"): "Gemm",
+        ("Add", "Gelu"): "done",
+        ("Add", "LayerNormalization"): "done",
+        **{(kind, act): "done" for kind in ("Conv", "residual") for act in CONV_ACTIVATIONS},
+        **{("Gemm", act): "done" for act in GEMM_ACTIVATIONS},
+    }
+)
 """(kind of the group so far, operator reading it) -> kind of the group with it. A lone node's kind is its operator."""
 
 RESIDUAL = frozenset({"Add", "Sum"})

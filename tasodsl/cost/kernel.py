@@ -14,7 +14,9 @@ import numpy as np
 import onnx
 
 from tasodsl.cost.sizes import Sizes
-from tasodsl.graph.graph import AttributeValue, Graph, Node
+from tasodsl.graph.dtypes import DTYPE_NUMBERS
+from tasodsl.graph.graph import Constant, Graph, Node
+from tasodsl.graph.lower import CannotLower, lower
 from tasodsl.runtime import Feed
 
 OPSET = 21
@@ -101,7 +103,7 @@ def kernel_model(graph: Graph, kernel: Kernel) -> tuple[bytes, Feed]:
             inputs.append(onnx.helper.make_tensor_value_info(name, _element_type(operand.dtype), operand.shape))
     nodes: list[onnx.NodeProto] = []
     for node in kernel.nodes:
-        lowered, extra = lower_node(node)
+        lowered, extra = _lowered(graph, node)
         nodes.append(lowered)
         initializers.extend(extra)
     read = {v for node in kernel.nodes for v in node.inputs}
@@ -135,53 +137,26 @@ def _is_float(dtype: str) -> bool:
 
 
 def _element_type(dtype: str) -> int:
+    number = DTYPE_NUMBERS.get(dtype)
+    if number is None:
+        raise CannotMeasure(f"type {dtype}")
+    return number
+
+
+def _lowered(graph: Graph, node: Node) -> tuple[onnx.NodeProto, list[onnx.TensorProto]]:
+    """The node as `OPSET` says it, and the constant operands that this takes."""
     try:
-        return int(onnx.helper.np_dtype_to_tensor_dtype(np.dtype(getattr(ml_dtypes, dtype, dtype))))
-    except (TypeError, ValueError, KeyError) as error:
-        raise CannotMeasure(f"type {dtype}") from error
-
-
-_AS_OPERANDS: dict[str, tuple[str, ...]] = {
-    "Split": ("split",),
-    "Slice": ("starts", "ends", "axes", "steps"),
-    "Pad": ("pads",),
-    "Reshape": ("shape",),
-    "Squeeze": ("axes",),
-    "Unsqueeze": ("axes",),
-    "Expand": ("shape",),
-    "ReduceMean": ("axes",),
-    "ReduceSum": ("axes",),
-    "ReduceMax": ("axes",),
-    "ReduceMin": ("axes",),
-}
-"""Attributes of the normal form that ONNX takes as operands, placed behind the first operand."""
-
-
-def lower_node(node: Node) -> tuple[onnx.NodeProto, list[onnx.TensorProto]]:
-    """The node as ONNX writes it at `OPSET`, with the constant operands that this takes."""
-    attributes: dict[str, AttributeValue | int] = dict(node.attributes)
-    inputs = list(node.inputs)
+        call = lower(node, OPSET, graph.info, graph.constants.get)
+    except CannotLower as error:
+        raise CannotMeasure(str(error)) from error
+    names: list[str] = []
     extra: list[onnx.TensorProto] = []
-    behind: list[str] = []
-    for name in _AS_OPERANDS.get(node.op_type, ()):
-        operand = f"{node.id}/{name}"
-        extra.append(onnx.numpy_helper.from_array(np.asarray(attributes.pop(name), dtype=np.int64), operand))
-        behind.append(operand)
-    if node.op_type == "Resize":
-        operand = f"{node.id}/scales"
-        extra.append(
-            onnx.numpy_helper.from_array(np.asarray([1, 1, *_floats(attributes.pop("scales"))], np.float32), operand)
-        )
-        attributes["mode"] = "nearest"
-        behind = ["", operand]
-    if node.op_type == "Cast":
-        attributes["to"] = _element_type(str(attributes["to"]))
-    inputs = [*inputs[:1], *behind, *inputs[1:]]
-    lowered = onnx.helper.make_node(node.op_type, inputs, list(node.outputs), domain=node.domain)
-    lowered.attribute.extend(onnx.helper.make_attribute(k, v) for k, v in attributes.items() if v != ())
+    for index, operand in enumerate(call.inputs):
+        if isinstance(operand, Constant):
+            names.append(f"{node.id}/operand{index}")
+            extra.append(onnx.numpy_helper.from_array(operand.array(), names[-1]))
+        else:
+            names.append(operand)
+    lowered = onnx.helper.make_node(call.op_type, names, list(node.outputs), domain=node.domain)
+    lowered.attribute.extend(onnx.helper.make_attribute(k, v) for k, v in call.attributes.items())
     return lowered, extra
-
-
-def _floats(value: AttributeValue | int) -> list[float]:
-    assert isinstance(value, tuple)
-    return [float(v) for v in value]

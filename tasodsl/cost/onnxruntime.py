@@ -13,7 +13,7 @@ import statistics
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,7 +23,7 @@ import onnx
 from tasodsl.cost.groups import absorbed, anchor, chain, is_residual
 from tasodsl.cost.kernel import IR_VERSION, OPSET, CannotMeasure, Kernel, kernel_model, kernel_of
 from tasodsl.cost.roofline import NO_WORK, RooflineCost
-from tasodsl.cost.sizes import NoSize, Sizes
+from tasodsl.cost.sizes import NoSize, Sizes, representative
 from tasodsl.cost.table import CostTable, cpu_name
 from tasodsl.graph.dims import Shape
 from tasodsl.graph.graph import Graph, Node
@@ -56,18 +56,27 @@ class Measured:
 class OnnxruntimeCost:
     """Costs for the graphs of one model (a value's name must mean one thing in all of them)."""
 
-    def __init__(self, threads: int = 1, table: CostTable | None = None, sizes: Sizes | None = None) -> None:
-        """Measure with `threads` intra-op threads and keep results in `table` (the user's own when None)."""
+    def __init__(
+        self,
+        threads: int = 1,
+        table: CostTable | None = None,
+        dims: Mapping[str, int] | None = None,
+        observed: Mapping[str, tuple[int, ...]] | None = None,
+    ) -> None:
+        """Measure with `threads` intra-op threads and keep results in `table` (the user's own when None).
+
+        `dims` and `observed` say which sizes stand for free dimensions: see `sizes.representative`.
+        """
         self.threads = threads
         self.table = CostTable() if table is None else table
-        self.sizes = sizes or Sizes()
         self.environment = f"onnxruntime {runtime_version()}; threads {threads}; {cpu_name()}"
         self.measured = 0
         """Kernels measured by this object, rather than found in the table."""
         self.estimated: Counter[str] = Counter()
         """Operators whose cost is an estimate, because they cannot be run on their own."""
         self._known: dict[tuple[Node, ...], Measured] = {}
-        self._roofline = RooflineCost(sizes=self.sizes)
+        self._sizes: Sizes | None = None
+        self._dims, self._observed = dims, observed
 
     @property
     def label(self) -> str:
@@ -97,6 +106,12 @@ class OnnxruntimeCost:
             seconds += self._reorder(graph, node.id, "ReorderOutput")
         return seconds
 
+    def sizes(self, graph: Graph) -> Sizes:
+        """The sizes at which kernels are measured, chosen on the first graph."""
+        if self._sizes is None:
+            self._sizes = representative(graph, self._dims, self._observed)
+        return self._sizes
+
     def _group(self, graph: Graph, nodes: tuple[Node, ...]) -> Measured:
         known = self._known.get(nodes)
         if known is None:
@@ -105,7 +120,7 @@ class OnnxruntimeCost:
 
     def _look_up(self, graph: Graph, nodes: tuple[Node, ...]) -> Measured:
         try:
-            kernel = kernel_of(graph, _without_residuals(graph, nodes), self.sizes)
+            kernel = kernel_of(graph, _without_residuals(graph, nodes), self.sizes(graph))
             seconds = self.table.get(self.environment, kernel.key)
             layout = self.table.get(self.environment, _layout_key(kernel))
             if seconds is not None and layout is not None:
@@ -114,7 +129,8 @@ class OnnxruntimeCost:
         except (CannotMeasure, NoSize, RuntimeRefused) as error:
             _log.debug("%s is not measured: %s", nodes[-1].op_type, error)
             self.estimated[nodes[-1].op_type] += 1
-            return Measured(sum(self._roofline.node_seconds(graph, n) for n in nodes))
+            roofline = RooflineCost(sizes=self.sizes(graph))
+            return Measured(sum(roofline.node_seconds(graph, n) for n in nodes))
 
     def _measure(self, graph: Graph, kernel: Kernel) -> Measured:
         times = self._profile(*kernel_model(graph, kernel))
@@ -148,7 +164,7 @@ class OnnxruntimeCost:
         if shape is None:
             return 0.0
         try:
-            sizes = self.sizes.shape(shape)
+            sizes = self.sizes(graph).shape(shape)
             key = f"{operator} float32{list(sizes)}"
             known = self.table.get(self.environment, key)
             if known is None:

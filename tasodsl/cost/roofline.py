@@ -10,6 +10,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from types import MappingProxyType
+
 import numpy as np
 
 from tasodsl.cost.sizes import NoSize, Sizes
@@ -17,7 +19,9 @@ from tasodsl.graph.graph import Constant, Graph, Node
 
 NO_WORK = frozenset({"Identity", "Dropout", "Reshape", "Flatten", "Squeeze", "Unsqueeze"})
 """Operators that move no data: the runtime gives their operand another shape, or removes them."""
-PER_ELEMENT = {"Exp": 10, "Log": 10, "Tanh": 10, "Sigmoid": 10, "Erf": 10, "Gelu": 15, "Softmax": 12, "Pow": 10}
+PER_ELEMENT = MappingProxyType(
+    {"Exp": 10, "Log": 10, "Tanh": 10, "Sigmoid": 10, "Erf": 10, "Gelu": 15, "Softmax": 12, "Pow": 10}
+)
 """Arithmetic operations for one element of the output, where it is more than one."""
 
 

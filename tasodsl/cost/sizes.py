@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from tasodsl.feeds import FREE_SIZES, size_of
+from tasodsl.feeds import FREE_SIZES
 from tasodsl.graph.dims import Dim, Shape, SymDim
 from tasodsl.graph.graph import Graph
 
@@ -60,20 +60,20 @@ def representative(
 ) -> Sizes:
     """Sizes for the graph's symbols: the person's `dims` first, then 1 for a free leading input dim, else the default.
 
-    `dims` names a symbol, or an input's axis as INPUT.AXIS. `observed` holds shapes that values had in a real run: a
-    dim that shape inference could not express by the inputs' dims is read off there.
+    `dims` names a symbol, or an input's axis as INPUT.AXIS. `observed` holds shapes that values had in a real run, which
+    go before the defaults: a dim that shape inference could not express by the inputs' dims is read off there.
     """
-    symbols: dict[str, int] = {}
     given = dict(dims or {})
-    for name in graph.inputs:
+    symbols = dict(given)
+    seen = observed or {}
+    for name in (*graph.inputs, *sorted(seen)):
+        sizes = seen.get(name)
         for axis, dim in enumerate(graph.shape(name) or ()):
             for symbol in _plain_symbols([dim]):
-                symbols.setdefault(symbol, size_of(symbol, name, axis, given, DEFAULT_SIZE))
-    for name, shape in sorted((observed or {}).items()):
-        for dim, size in zip(graph.shape(name) or (), shape, strict=False):
-            for symbol in _plain_symbols([dim]):
-                symbols.setdefault(symbol, size)
-    return Sizes({**symbols, **given})
+                free = DEFAULT_SIZE if axis else 1
+                size = sizes[axis] if sizes is not None and axis < len(sizes) else free
+                symbols.setdefault(symbol, given.get(f"{name}.{axis}", size))
+    return Sizes(symbols)
 
 
 def _plain_symbols(dims: Iterable[Dim]) -> list[str]:
