@@ -1,0 +1,367 @@
+"""The meaning of expressions in proofs: sizes and indices are Z3 integers, entries of tensors are `Sum`s.
+
+Every condition an expression needs in order to have a value (a read within bounds, a positive divisor, a non-zero
+denominator) is recorded with the path on which it is needed: the ranges of the bound indices and the branches taken. Who
+evaluates decides whether a recorded condition is assumed (the match side: the model ran) or proved (the rewrite side).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Literal
+
+import z3
+
+from tasodsl import syntax as s
+from tasodsl.prove import solver as facts
+from tasodsl.prove.reals import (
+    INT,
+    REAL,
+    Algebra,
+    Binder,
+    Product,
+    Sum,
+    Z,
+    as_sum,
+    conj,
+    real,
+    substitute,
+)
+from tasodsl.scalar import Environment, Mismatch, Target, Value, evaluate
+from tasodsl.source import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """A condition needed at a place, and the path there."""
+
+    path: tuple[Z, ...]
+    condition: Z
+    span: Span
+    why: str
+    kind: Literal["size", "bounds", "divisor"] = "size"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tensor:
+    """A tensor of a proof: sizes, and its value at generic indices `params` (each within its size).
+
+    `dtype` is a token: equal tokens are equal dtypes; `element` says what an entry is.
+    """
+
+    shape: tuple[Value, ...]
+    params: tuple[Z, ...]
+    value: Any
+    dtype: str
+    element: Literal["real", "int", "bool"] = "real"
+
+
+@dataclass(slots=True)
+class ProofTarget(Target):
+    algebra: Algebra = field(default_factory=Algebra)
+    path: list[Z] = field(default_factory=list[Z])
+    demands: list[Demand] = field(default_factory=list[Demand])
+
+    # --- recorded conditions ---
+
+    def demand(self, condition: Value, span: Span, why: str) -> None:
+        self.need(condition, span, why, "size")
+
+    def need(self, condition: Value, span: Span, why: str, kind: Literal["size", "bounds", "divisor"]) -> None:
+        if condition is True:
+            return
+        if condition is False:
+            if self.path:
+                condition = z3.BoolVal(False)
+            else:
+                raise Mismatch(why, span)
+        self.demands.append(Demand(tuple(self.path), condition, span, why, kind))
+
+    @contextmanager
+    def along(self, *conditions: Z):
+        self.path.extend(conditions)
+        try:
+            yield
+        finally:
+            del self.path[len(self.path) - len(conditions) :]
+
+    # --- numbers ---
+
+    def binary(self, op: str, a: Value, b: Value, span: Span) -> Value:
+        if _is_int(a) and _is_int(b) and op not in ("/", "**"):
+            return self._integers(op, a, b, span)
+        if op in ("//", "%"):
+            raise Mismatch(f"{op} is for integers", span)
+        if op == "**":
+            return self.function("pow", (a, b), span)
+        if isinstance(a, int | Fraction) and isinstance(b, int | Fraction) and (op != "/" or b != 0):
+            return super(ProofTarget, self).binary(op, Fraction(a), Fraction(b), span)
+        x, y = as_sum(a), as_sum(b)
+        match op:
+            case "+":
+                return self.algebra.add(x, y)
+            case "-":
+                return self.algebra.add(x, self.algebra.negate(y))
+            case "*":
+                return self.algebra.multiply(x, y)
+            case _:
+                return self.algebra.multiply(x, as_sum(self._inverse(y, span)))
+
+    def _integers(self, op: str, a: Value, b: Value, span: Span) -> Value:
+        if isinstance(a, int) and isinstance(b, int):
+            return super(ProofTarget, self).binary(op, a, b, span)
+        if op in ("//", "%"):
+            self.need(self.compare("<", 0, b, span), span, "the divisor is positive", "size")
+            x = z3.simplify(_z(a), som=True)
+            y = z3.simplify(_z(b), som=True)
+            return _number(z3.simplify(x / y if op == "//" else x % y))
+        x, y = _z(a), _z(b)
+        made = x + y if op == "+" else x - y if op == "-" else x * y
+        return _number(z3.simplify(made))
+
+    def _inverse(self, divisor: Sum, span: Span) -> Z:
+        value = self.algebra.value(divisor)
+        self.need(_number(z3.simplify(value != 0)), span, "the divisor is not zero", "divisor")
+        return inverse(value)
+
+    def negate(self, a: Value) -> Value:
+        if isinstance(a, Sum):
+            return self.algebra.negate(a)
+        return -a
+
+    def compare(self, op: str, a: Value, b: Value, span: Span) -> Value:
+        if isinstance(a, int | Fraction) and isinstance(b, int | Fraction):
+            return Target.compare(self, op, a, b, span)
+        if _is_bool(a) and _is_bool(b):
+            same = _z(a) == _z(b)
+            return same if op == "==" else z3.Not(same)
+        if _is_int(a) and _is_int(b):
+            x, y = _z(a), _z(b)
+        else:
+            x, y = self.algebra.value(as_sum(a)), self.algebra.value(as_sum(b))
+        made = {"==": x == y, "!=": x != y, "<": x < y, "<=": x <= y, ">": x > y, ">=": x >= y}[op]
+        if _is_int(a) and _is_int(b):
+            simple = z3.simplify(made, som=True)
+            if z3.is_true(simple) or z3.is_false(simple):
+                return z3.is_true(simple)
+        return made
+
+    def conjunction(self, parts: Sequence[Value]) -> Value:
+        return conj(_z(p) for p in parts)
+
+    def disjunction(self, parts: Sequence[Value]) -> Value:
+        return z3.Or(*[_z(p) for p in parts]) if parts else False
+
+    def complement(self, a: Value) -> Value:
+        return z3.Not(a)
+
+    def choose(self, condition: Value, then: Callable[[], Value], otherwise: Callable[[], Value]) -> Value:
+        with self.along(condition):
+            a = then()
+        with self.along(z3.Not(condition)):
+            b = otherwise()
+        if a is b or (isinstance(a, int | str | Fraction) and type(a) is type(b) and a == b):
+            return a
+        if _is_bool(a) and _is_bool(b):
+            return z3.If(condition, _z(a), _z(b))
+        if _is_int(a) and _is_int(b):
+            return z3.simplify(z3.If(condition, _z(a), _z(b)))
+        return self.algebra.choose(condition, as_sum(a), as_sum(b))
+
+    # --- functions ---
+
+    def function(self, name: str, args: Sequence[Value], span: Span) -> Value:
+        if name in ("min", "max", "abs") and all(isinstance(a, int | Fraction) for a in args):
+            return Target.function(self, name, args, span)
+        match name:
+            case "real":
+                return as_sum(args[0])
+            case "min" | "max":
+                return self._extreme(name, args)
+            case "abs":
+                return self._extreme("max", (args[0], self.negate(args[0])))
+            case "sign":
+                x = self.algebra.value(as_sum(args[0]))
+                return as_sum(z3.If(x > 0, z3.RealVal(1), z3.If(x < 0, z3.RealVal(-1), z3.RealVal(0))))
+            case "exp" | "log" | "sqrt" | "floor" | "erf" | "tanh" | "sin" | "cos":
+                x = z3.simplify(self.algebra.value(as_sum(args[0])), som=True)
+                table = {"exp": facts.EXP, "log": facts.LOG, "sqrt": facts.SQRT, "floor": facts.FLOOR}
+                return as_sum(table.get(name, facts.TABLE.get(name))(x))
+            case "pow":
+                x, y = (z3.simplify(self.algebra.value(as_sum(a)), som=True) for a in args)
+                return as_sum(facts.POW(x, y))
+            case "cast":
+                return self._cast(args, span)
+            case "resize_index":
+                return self._resize_index(args)
+            case _:
+                raise Mismatch(f"the function {name} is not known", span)
+
+    def _extreme(self, name: str, args: Sequence[Value]) -> Value:
+        out = args[0]
+        for b in args[1:]:
+            if _is_int(out) and _is_int(b):
+                x, y = _z(out), _z(b)
+                out = _number(z3.simplify(z3.If(x >= y, x, y) if name == "max" else z3.If(x <= y, x, y)))
+            else:
+                x, y = self.algebra.value(as_sum(out)), self.algebra.value(as_sum(b))
+                out = as_sum(z3.If(x >= y, x, y) if name == "max" else z3.If(x <= y, x, y))
+        return out
+
+    def _cast(self, args: Sequence[Value], span: Span) -> Value:
+        value, to = args
+        if not isinstance(to, str):
+            raise Mismatch("cast takes a dtype", span)
+        if isinstance(value, bool) or _is_bool(value):
+            value = z3.If(_z(value), z3.RealVal(1), z3.RealVal(0))
+        return as_sum(z3.Function(f"cast/{to}", REAL, REAL)(self.algebra.value(as_sum(value))))
+
+    def _resize_index(self, args: Sequence[Value]) -> Value:
+        i, size, result, scale, transform, nearest = args
+        tag = z3.Function(f"mode/{transform}/{nearest}", INT)()
+        f: Any = z3.Function("resize_index", INT, INT, INT, REAL, INT, INT)
+        return f(_z(i), _z(size), _z(result), self.algebra.value(as_sum(scale)), tag)
+
+    def flatten(self, indices: Sequence[Value], shape: Sequence[Value], span: Span) -> Value:
+        if not indices:
+            return 0
+        if len(indices) == 1:
+            return indices[0]
+        return facts.function_flat(len(indices))(*[_z(v) for v in (*indices, *shape)])
+
+    def unflatten(self, position: Value, shape: Sequence[Value], span: Span) -> tuple[Value, ...]:
+        if not shape:
+            return ()
+        if len(shape) == 1:
+            return (position,)
+        sizes = [_z(d) for d in shape]
+        return tuple(facts.function_unflat(len(shape), k)(_z(position), *sizes) for k in range(len(shape)))
+
+    # --- entries ---
+
+    def read(self, tensor: Tensor, indices: tuple[Value, ...], default: Value | None, span: Span) -> Value:
+        terms = [_z(i) for i in indices]
+        inside = [
+            c
+            for i, d in zip(terms, tensor.shape, strict=True)
+            for c in (_number(z3.simplify(i >= 0)), _number(z3.simplify(i < _z(d))))
+            if c is not True
+        ]
+        within = conj(_z(c) for c in inside)
+        if default is None:
+            self.need(within if inside else True, span, "the read is within bounds", "bounds")
+        pairs = list(zip(tensor.params, terms, strict=True))
+        if isinstance(tensor.value, Sum):
+            value = substitute(tensor.value, pairs, self.algebra.index)
+            if default is None or not inside:
+                return value
+            if isinstance(default, int | Fraction) and default == 0:
+                return self.algebra.guard(within, value)
+            return self.algebra.choose(within, value, as_sum(default))
+        entry = z3.substitute(_z(tensor.value), *pairs) if pairs else tensor.value
+        if default is None or not inside:
+            return entry
+        return z3.If(within, entry, _z(default))
+
+    def reduce(self, e: s.Reduce, env: Environment) -> Value:
+        binders: list[Binder] = []
+        inner = env
+        for b in e.binders:
+            bound = evaluate(b.bound, inner, self)
+            if b.pack:
+                made = [Binder(self.algebra.index(b.name), _z(n)) for n in bound]
+                inner = inner.extended({b.name: tuple(m.variable for m in made)})
+            else:
+                made = [Binder(self.algebra.index(b.name), _z(bound))]
+                inner = inner.extended({b.name: made[0].variable})
+            binders.extend(made)
+        if e.kind in ("all", "any"):
+            if all(z3.is_int_value(b.bound) for b in binders):
+                return Target.reduce(self, e, env)
+            return self._quantified(e, binders, inner)
+        with self.along(*(b.range() for b in binders)):
+            condition = None if e.condition is None else evaluate(e.condition, inner, self)
+            if condition is False and e.kind == "sum":
+                return Sum(())
+            with self.along(*([] if condition is None or isinstance(condition, bool) else [condition])):
+                body = evaluate(e.body, inner, self)
+        where = None if condition is None or condition is True else _z(condition)
+        if e.kind == "sum":
+            return self.algebra.reduce_sum(binders, where, as_sum(body))
+        if e.kind in ("max", "min"):
+            self.need(self._nonempty(binders, where), e.span, f"the {e.kind} is over at least one entry", "divisor")
+            return as_sum(self.algebra.reduce_extreme(e.kind, binders, where, as_sum(body)))
+        raise Mismatch(f"{e.kind} has no meaning here", e.span)
+
+    def _nonempty(self, binders: Sequence[Binder], where: Z | None) -> Z:
+        holds = [b.range() for b in binders] + ([] if where is None else [where])
+        if where is None:
+            return conj(b.bound >= 1 for b in binders)
+        return z3.Exists([b.variable for b in binders], conj(holds))
+
+    def _quantified(self, e: s.Reduce, binders: Sequence[Binder], env: Environment) -> Value:
+        inside = [b.range() for b in binders]
+        with self.along(*inside):
+            condition = True if e.condition is None else evaluate(e.condition, env, self)
+            body = evaluate(e.body, env, self)
+        names = [b.variable for b in binders]
+        domain = conj([*inside, _z(condition)])
+        if e.kind == "all":
+            return z3.ForAll(names, z3.Implies(domain, _z(body)))
+        return z3.Exists(names, z3.And(domain, _z(body)))
+
+
+def inverse(value: Z) -> Z:
+    """`1/value`, taken apart over products and powers of numbers; meaningful where the divisor is not zero."""
+    value = z3.simplify(value, som=True)
+    if z3.is_rational_value(value) and value.as_fraction() != 0:
+        return real(1 / value.as_fraction())
+    if z3.is_mul(value):
+        out: Z = z3.RealVal(1)
+        for factor in value.children():
+            out = out * inverse(factor)
+        return out
+    if z3.is_app(value) and value.decl().eq(facts.INVERSE):
+        return value.arg(0)
+    return facts.INVERSE(value)
+
+
+def plain_tensor(name: str, shape: Sequence[Value], algebra: Algebra, dtype: str, element: str = "real") -> Tensor:
+    """A tensor known only by name: an uninterpreted function of its indices."""
+    sort = {"real": REAL, "int": INT, "bool": z3.BoolSort()}[element]
+    params = tuple(algebra.index("i") for _ in shape)
+    f: Any = z3.Function(f"{name}/", *[INT] * len(params), sort) if params else None
+    entry = f(*params) if params else z3.Const(f"{name}/", sort)
+    value = Sum((Product((), (), entry),)) if element == "real" else entry
+    return Tensor(tuple(shape), params, value, dtype, element)  # type: ignore[arg-type]
+
+
+def _is_int(v: Value) -> bool:
+    return (isinstance(v, int) and not isinstance(v, bool)) or (isinstance(v, z3.ExprRef) and z3.is_int(v))
+
+
+def _is_bool(v: Value) -> bool:
+    return isinstance(v, bool) or (isinstance(v, z3.ExprRef) and z3.is_bool(v))
+
+
+def _z(v: Value) -> Z:
+    """A Z3 term from a Python number or boolean."""
+    if isinstance(v, bool):
+        return z3.BoolVal(v)
+    if isinstance(v, int):
+        return z3.IntVal(v)
+    return v
+
+
+def _number(v: Z) -> Value:
+    """A Python number or boolean where the term is one."""
+    if z3.is_int_value(v):
+        return v.as_long()
+    if z3.is_true(v):
+        return True
+    if z3.is_false(v):
+        return False
+    return v
