@@ -8,12 +8,16 @@ whole: a pair that is listed but that the runtime does not fuse after all costs 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from tasodsl.graph.graph import Graph, Node
 
 CONV_ACTIVATIONS = ("Relu", "Clip", "LeakyRelu", "Sigmoid", "Tanh", "HardSigmoid")
 GEMM_ACTIVATIONS = ("Relu", "LeakyRelu", "Sigmoid", "Tanh", "Clip")
+
+FOLDED_INTO_CONV = frozenset({"BatchNormalization", "Mul", "Add"})
+"""Operators that the runtime folds into the weights and the bias of a convolution when it loads the model."""
 
 BY_CONSTANT = frozenset({"Add", "Mul", "Div"})
 """Operators that join only when all their other operands are constant."""
@@ -64,6 +68,24 @@ def chain(graph: Graph, node: Node) -> tuple[Node, ...]:
     return tuple(reversed(parts))
 
 
+def bare(graph: Graph, nodes: tuple[Node, ...]) -> list[Node]:
+    """The group without what costs nothing, so that a graph before and after a fold has one kernel and one time.
+
+    The runtime adds a residual and a bias while the convolution writes, and folds what `FOLDED_INTO_CONV` lists into its
+    weights.
+    """
+    kept: list[Node] = []
+    now: dict[str, str] = {}
+    is_conv = any(n.op_type == "Conv" for n in nodes)
+    for node in nodes:
+        if kept and (is_residual(graph, node) or (is_conv and node.op_type in FOLDED_INTO_CONV)):
+            now[node.id] = kept[-1].id
+        else:
+            inputs = tuple(now.get(v, v) for v in node.inputs)
+            kept.append(replace(node, inputs=inputs[:2] if node.op_type == "Conv" else inputs))
+    return kept
+
+
 def is_residual(graph: Graph, node: Node) -> bool:
     """Whether `node` adds two computed values of one shape."""
     if node.op_type not in RESIDUAL or len(node.inputs) != 2 or any(v in graph.constants for v in node.inputs):
@@ -83,8 +105,13 @@ def _join(graph: Graph, node: Node) -> tuple[Node | None, str]:
             if kind == "Conv" and is_residual(graph, node):
                 return producer, "residual"
             joined = JOINS.get((kind, node.op_type))
-            if joined is not None and (node.op_type not in BY_CONSTANT or _others_constant(graph, node, value)):
-                return producer, joined
+            if joined is None or (node.op_type in BY_CONSTANT and not _others_constant(graph, node, value)):
+                continue
+            if kind == "Conv" and node.op_type in BY_CONSTANT and not _is_by_channel(graph, node, value):
+                continue
+            return producer, joined
+    if node.op_type == "Conv" and node.inputs[1] not in graph.constants:
+        return None, "convolution with computed weights"
     return None, node.op_type
 
 
@@ -101,3 +128,14 @@ def _only_reader(graph: Graph, node: Node) -> Node | None:
 
 def _others_constant(graph: Graph, node: Node, value: str) -> bool:
     return all(v == value or v in graph.constants for v in node.inputs)
+
+
+def _is_by_channel(graph: Graph, node: Node, value: str) -> bool:
+    """Whether the constant operand has one element a channel of the image `value`, or one in all for a product."""
+    other = next((v for v in node.inputs if v != value), value)
+    constant, channels = graph.constants.get(other), graph.dim(value, 1)
+    if constant is None:
+        return False
+    if node.op_type == "Mul" and constant.shape in ((), (1,)):
+        return True
+    return constant.shape in ((channels, 1, 1), (1, channels, 1, 1))

@@ -9,33 +9,24 @@ are counted apart, and charged only where a value passes between the two layouts
 from __future__ import annotations
 
 import logging
-import statistics
-import tempfile
-import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 
-import numpy as np
-import onnx
-
-from tasodsl.cost.groups import absorbed, anchor, chain, is_residual
-from tasodsl.cost.kernel import IR_VERSION, OPSET, CannotMeasure, Kernel, kernel_model, kernel_of
+from tasodsl.cost.groups import absorbed, anchor, bare, chain, is_residual
+from tasodsl.cost.kernel import CannotMeasure, Kernel, kernel_model, kernel_of
+from tasodsl.cost.profile import calibrated, kernel_seconds, reorder_model
 from tasodsl.cost.roofline import NO_WORK, RooflineCost
 from tasodsl.cost.sizes import NoSize, Sizes, representative
 from tasodsl.cost.table import CostTable, cpu_name
 from tasodsl.graph.dims import Shape
 from tasodsl.graph.graph import Graph, Node
-from tasodsl.runtime import Feed, KernelEvent, RuntimeRefused, Session, runtime_version
+from tasodsl.runtime import RuntimeRefused, runtime_version
 
 FUSION_REACH = 4
 """How many nodes away a change can alter what a node costs."""
 DISPATCH_SECONDS = 1e-6
 """What the runtime spends on a node that only gives its operand another shape."""
-MIN_RUNS, MAX_RUNS = 5, 60
-RUN_SECONDS = 0.01
-"""A kernel is run until this time is used up, within the limits on runs."""
 LAYOUT_KEEPING = frozenset({"Relu", "Sigmoid", "Tanh", "HardSigmoid", "Add", "Sum", "Mul", "Concat"})
 """Operators that work on the blocked layout when all their operands have it."""
 LAYOUT_DEPTH = 4
@@ -120,7 +111,7 @@ class OnnxruntimeCost:
 
     def _look_up(self, graph: Graph, nodes: tuple[Node, ...]) -> Measured:
         try:
-            kernel = kernel_of(graph, _without_residuals(graph, nodes), self.sizes(graph))
+            kernel = kernel_of(graph, bare(graph, nodes), self.sizes(graph))
             seconds = self.table.get(self.environment, kernel.key)
             layout = self.table.get(self.environment, _layout_key(kernel))
             if seconds is not None and layout is not None:
@@ -133,7 +124,7 @@ class OnnxruntimeCost:
             return Measured(sum(roofline.node_seconds(graph, n) for n in nodes))
 
     def _measure(self, graph: Graph, kernel: Kernel) -> Measured:
-        times = self._profile(*kernel_model(graph, kernel))
+        times = kernel_seconds(*kernel_model(graph, kernel), self.threads, self._profiler_seconds())
         seconds = sum(t for op, t in times if not op.startswith("Reorder"))
         found = {op for op, _ in times}
         measured = Measured(seconds, "ReorderInput" in found, "ReorderOutput" in found)
@@ -142,19 +133,12 @@ class OnnxruntimeCost:
         self.table.put(self.environment, _layout_key(kernel), measured.blocked_in + 2 * measured.blocked_out)
         return measured
 
-    def _profile(self, model: bytes, feed: Feed) -> list[tuple[str, float]]:
-        """Operator and seconds of each kernel that the runtime makes of the model."""
-        return [
-            (e[0].op_type, max(_typical(e) - self._profiler_seconds(), 0.0))
-            for e in _profile(model, feed, self.threads)
-        ]
-
     def _profiler_seconds(self) -> float:
         """What profiling itself adds to a kernel's time: found once on a machine, from a row of tiny kernels."""
         key = "profiler"
         known = self.table.get(self.environment, key)
         if known is None:
-            known = _calibrated(self.threads)
+            known = calibrated(self.threads)
             self.table.put(self.environment, key, known)
         return known
 
@@ -168,7 +152,8 @@ class OnnxruntimeCost:
             key = f"{operator} float32{list(sizes)}"
             known = self.table.get(self.environment, key)
             if known is None:
-                known = sum(t for op, t in self._profile(*_pool_model(sizes)) if op == operator)
+                times = kernel_seconds(*reorder_model(sizes), self.threads, self._profiler_seconds())
+                known = sum(t for op, t in times if op == operator)
                 self.table.put(self.environment, key, known)
         except (NoSize, RuntimeRefused):
             return 0.0
@@ -229,73 +214,3 @@ def _all_constant(graph: Graph, node: Node) -> bool:
 
 def _is_image(shape: Shape | None) -> bool:
     return shape is not None and len(shape) == 4
-
-
-def _without_residuals(graph: Graph, nodes: tuple[Node, ...]) -> list[Node]:
-    """The group with its residual additions cut out: the runtime adds while the convolution writes, at no cost."""
-    kept: list[Node] = list(nodes[:1])
-    for node, before in zip(nodes[1:], nodes[:-1], strict=True):
-        if is_residual(graph, node):
-            continue
-        source = kept[-1].id
-        kept.append(replace(node, inputs=tuple(source if v == before.id else v for v in node.inputs)))
-    return kept
-
-
-def _profile(model: bytes, feed: Feed, threads: int) -> list[list[KernelEvent]]:
-    """The calls of each kernel that the runtime makes of the model, the first run (which allocates) left out."""
-    with tempfile.TemporaryDirectory(prefix="tasodsl-") as folder:
-        session = Session(model, optimize=True, threads=threads, profile_prefix=str(Path(folder) / "profile"))
-        session.run(feed)
-        start, runs = time.perf_counter(), 0
-        while runs < MIN_RUNS or (runs < MAX_RUNS and time.perf_counter() - start < RUN_SECONDS):
-            session.run(feed)
-            runs += 1
-        calls: dict[str, list[KernelEvent]] = {}
-        for event in session.profile():
-            calls.setdefault(event.node, []).append(event)
-    return [events[1:] for events in calls.values() if len(events) > 1]
-
-
-def _typical(events: Sequence[KernelEvent]) -> float:
-    """The mean of the faster half: what slows a call down is other work on the machine, never the kernel itself."""
-    times = sorted(e.seconds for e in events)
-    return statistics.fmean(times[: (len(times) + 1) // 2])
-
-
-def _calibrated(threads: int) -> float:
-    """Seconds that the profiler adds to each kernel: the profiled time of tiny kernels less their time on the clock."""
-    short, long = 8, 72
-    profiled = statistics.fmean(_typical(e) for e in _profile(*_row_model(long), threads))
-    return max(
-        profiled - (_clock(*_row_model(long), threads) - _clock(*_row_model(short), threads)) / (long - short), 0.0
-    )
-
-
-def _clock(model: bytes, feed: Feed, threads: int) -> float:
-    session = Session(model, optimize=True, threads=threads)
-    times: list[float] = []
-    for _ in range(MAX_RUNS):
-        start = time.perf_counter()
-        session.run(feed)
-        times.append(time.perf_counter() - start)
-    return min(times)
-
-
-def _row_model(length: int) -> tuple[bytes, Feed]:
-    """A row of tiny kernels that the runtime cannot fuse."""
-    return _model([onnx.helper.make_node("Abs", [f"v{i}"], [f"v{i + 1}"]) for i in range(length)], "v0", (4,))
-
-
-def _pool_model(shape: tuple[int, ...]) -> tuple[bytes, Feed]:
-    """A kernel that wants its operand blocked and does nothing else of note."""
-    return _model([onnx.helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[1, 1])], "x", shape)
-
-
-def _model(nodes: Sequence[onnx.NodeProto], source: str, shape: tuple[int, ...]) -> tuple[bytes, Feed]:
-    inputs = [onnx.helper.make_tensor_value_info(source, onnx.TensorProto.FLOAT, shape)]
-    outputs = [onnx.ValueInfoProto(name=nodes[-1].output[0])]
-    body = onnx.helper.make_graph(list(nodes), "kernel", inputs, outputs)
-    opsets = [onnx.helper.make_opsetid("", OPSET)]
-    model = onnx.helper.make_model(body, opset_imports=opsets, ir_version=IR_VERSION)
-    return model.SerializeToString(), {source: np.full(shape, 0.5, np.float32)}

@@ -60,8 +60,8 @@ def representative(
 ) -> Sizes:
     """Sizes for the graph's symbols: the person's `dims` first, then 1 for a free leading input dim, else the default.
 
-    `dims` names a symbol, or an input's axis as INPUT.AXIS. `observed` holds shapes that values had in a real run, which
-    go before the defaults: a dim that shape inference could not express by the inputs' dims is read off there.
+    `dims` names a symbol, or an input's axis as INPUT.AXIS. `observed` holds shapes that values had in a real run: they
+    go before the defaults, and a dim that shape inference could not express by the inputs' dims is read off there.
     """
     given = dict(dims or {})
     symbols = dict(given)
