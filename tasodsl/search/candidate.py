@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import immutables
@@ -19,6 +19,9 @@ from tasodsl.match.api import Match
 
 LONGEST_GROUP = 8
 """How many nodes in a row the runtime runs as one kernel at most."""
+PRICE_REACH = 2
+"""How far from a change prices are asked for again at once. The memory layout of an image can matter farther away, so
+candidates are priced anew as a whole (`priced_anew`) from time to time."""
 
 
 class CostModel(Protocol):
@@ -114,20 +117,19 @@ def neighbourhood(graph: Graph, nodes: Iterable[NodeId], reach: int) -> set[Node
 
 def first_candidate(graph: Graph, cost: CostModel) -> Candidate:
     """The graph that the search starts from."""
+    return priced_anew(Candidate(graph, immutables.Map(), 0.0), cost)
+
+
+def priced_anew(candidate: Candidate, cost: CostModel) -> Candidate:
+    """The candidate with every node's price asked for again."""
+    graph = candidate.graph
     prices = {node.id: cost.node_seconds(graph, node) for node in graph.topological()}
-    return Candidate(graph, immutables.Map(prices), sum(prices.values()))
+    return replace(candidate, prices=immutables.Map(prices), seconds=sum(prices.values()))
 
 
 def accepted(candidate: Candidate) -> Candidate:
     """The candidate as a new starting point: noise and regions are counted from here on."""
-    return Candidate(
-        candidate.graph,
-        candidate.prices,
-        candidate.seconds,
-        growth=candidate.growth,
-        parent=candidate.parent,
-        application=candidate.application,
-    )
+    return replace(candidate, stake=0.0, region=frozenset())
 
 
 def successor(parent: Candidate, match: Match, graph: Graph, cost: CostModel) -> Candidate:
@@ -139,7 +141,7 @@ def successor(parent: Candidate, match: Match, graph: Graph, cost: CostModel) ->
         price = prices.pop(node_id)
         gain += price
         stake += price
-    near = neighbourhood(parent.graph, change.removed, 1) | neighbourhood(graph, change.added, 1)
+    near = neighbourhood(parent.graph, change.removed, PRICE_REACH) | neighbourhood(graph, change.added, PRICE_REACH)
     for node_id in sorted(_repriced(graph, near)):
         old, new = prices.get(node_id, 0.0), cost.node_seconds(graph, graph.nodes[node_id])
         if old != new:

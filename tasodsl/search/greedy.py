@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from tasodsl.graph.graph import Graph, NodeId
 from tasodsl.match.api import Match, Rewriter
-from tasodsl.search.candidate import Candidate, CostModel, accepted, neighbourhood, successor
+from tasodsl.search.candidate import Candidate, CostModel, accepted, neighbourhood, priced_anew, successor
 
 NOISE = 0.02
 """A gain below this part of the time at stake is taken for measurement noise."""
@@ -117,6 +117,8 @@ def descend(explorer: Explorer, start: Candidate, report: Callable[[Candidate], 
             report(best)
         if not changed:
             break
+        best = priced_anew(best, explorer.cost)
+        report(best)
         near = changed | neighbourhood(best.graph, changed, 2)
         useless = {m for m in useless if near.isdisjoint(m.nodes)}
     return best
