@@ -16,6 +16,8 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Protocol
 
+import numpy as np
+
 from tasodsl import syntax as s
 from tasodsl.source import NOWHERE, Span
 
@@ -132,6 +134,8 @@ class Target:
                 return max(args)
             case "real":
                 return Fraction(args[0])
+            case "resized":
+                return resized(args[0], args[1], span)
             case _:
                 raise Mismatch(f"{name} has no value here", span)
 
@@ -424,6 +428,15 @@ def call(e: s.Call, env: Environment, t: Target) -> Value:
 # --- list functions ----------------------------------------------------------------------------------------------
 
 
+def resized(size: Value, scale: Value, span: Span) -> Value:
+    """The size of a resampled axis: the product, rounded down. Runtimes compute it in float32."""
+    if scale == int(scale):
+        return size * int(scale)
+    if not isinstance(size, int):
+        raise Mismatch("the size to be scaled is not known", span)
+    return int(np.float32(size) * np.float32(scale))
+
+
 def _length(args: list[Value], span: Span, t: Target) -> Value:
     return len(_list(args[0], span))
 
@@ -569,14 +582,14 @@ LIST_FUNCTIONS: Mapping[str, Callable[[list[Value], Span, Target], Value]] = {
 }
 
 NUMBER_FUNCTIONS = frozenset(
-    ["abs", "min", "max", "exp", "log", "sqrt", "erf", "tanh", "sin", "cos", "pow", "floor", "sign", "real", "cast", "resize_index"]
+    "abs min max exp log sqrt erf tanh sin cos pow floor sign real cast resize_index resized".split()
 )
 """Functions of numbers, given their meaning by targets."""
 
 ARITY: Mapping[str, tuple[int, int | None]] = {
-    **{name: (1, 1) for name in ("len", "rank", "sum", "prod", "range", "abs", "exp", "log", "sqrt", "erf", "tanh", "sin", "cos")},
-    **{name: (1, 1) for name in ("floor", "sign", "real", "present", "dtype")},
-    **{name: (2, 2) for name in ("index", "broadcast", "flatten", "unflatten", "offset", "piece", "pow", "cast")},
+    **dict.fromkeys(("len", "rank", "sum", "prod", "range", "abs", "exp", "log", "sqrt", "erf", "tanh", "sin", "cos"), (1, 1)),
+    **dict.fromkeys(("floor", "sign", "real", "present", "dtype"), (1, 1)),
+    **dict.fromkeys(("index", "broadcast", "flatten", "unflatten", "offset", "piece", "pow", "cast", "resized"), (2, 2)),
     "min": (1, None),
     "max": (1, None),
     "resize_index": (6, 6),
