@@ -1,4 +1,4 @@
-"""Reading `.taso` files: the paths a person gives, found, read and parsed. What goes wrong comes back as diagnostics."""
+"""Reading `.taso` files: the paths a person gives, found, read and parsed. Failures come back as diagnostics."""
 
 from __future__ import annotations
 
