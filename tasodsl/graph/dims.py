@@ -1,9 +1,9 @@
 """Symbolic dimensions: integers, or linear combinations of input dimensions.
 
 A model's dimension is an `int` when it is known and a `SymDim` otherwise. `SymDim` keeps a canonical form, so that two
-dimensions are equal exactly when they are derivable alike from the same input dimensions; an unknown dimension (a symbol
-of its own) equals nothing but itself. Comparisons that the canonical form cannot decide raise `Undecided`: whoever asks
-must treat that as "no", never as a guess. Every symbol stands for a non-negative integer.
+dimensions are equal exactly when they are derivable alike from the same input dimensions; an unknown dimension (a
+symbol of its own) equals nothing but itself. Comparisons that the canonical form cannot decide raise `Undecided`:
+whoever asks must treat that as "no", never as a guess. Every symbol stands for a non-negative integer.
 """
 
 from __future__ import annotations

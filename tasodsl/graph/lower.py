@@ -6,7 +6,7 @@ or may not be able to say it, which `CannotLower` tells and `can_lower` foretell
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
@@ -213,3 +213,21 @@ def can_lower(op_type: str, opset: int, dtype: str = "") -> bool:
     if number is None:
         return False
     return f"tensor({onnx.TensorProto.DataType.Name(number).lower()})" in schema.inputs[0].types
+
+
+def node_proto(
+    op_type: str, inputs: Sequence[str], outputs: Sequence[str], attributes: Mapping[str, AttributeValue]
+) -> onnx.NodeProto:
+    """A node of ONNX's own domain. An empty list is a list of integers."""
+    proto = onnx.NodeProto(op_type=op_type, input=inputs, output=outputs)
+    for name in sorted(attributes):
+        value = attributes[name]
+        if isinstance(value, tuple):
+            kind = onnx.AttributeProto.FLOATS if value and isinstance(value[0], float) else onnx.AttributeProto.INTS
+            kind = onnx.AttributeProto.STRINGS if value and isinstance(value[0], str) else kind
+        elif isinstance(value, str):
+            kind = onnx.AttributeProto.STRING
+        else:
+            kind = onnx.AttributeProto.FLOAT if isinstance(value, float) else onnx.AttributeProto.INT
+        proto.attribute.append(onnx.helper.make_attribute(name, value, attr_type=kind))
+    return proto

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import onnx
 
+from tasodsl.graph.call import Call, NotNormal
 from tasodsl.graph.graph import AttributeValue, Constant, ValueInfo
-from tasodsl.graph.normal_forms import NORMAL_FORMS, Call, NotNormal
+from tasodsl.graph.normal_forms import NORMAL_FORMS
 
 OLDEST_OPSET, NEWEST_OPSET = 7, 23
 """Opsets whose meanings this table knows."""
