@@ -22,6 +22,7 @@ SQRT: Any = z3.Function("sqrt", REAL, REAL)
 POW: Any = z3.Function("pow", REAL, REAL, REAL)
 INVERSE: Any = z3.Function("inverse", REAL, REAL)
 FLOOR: Any = z3.Function("floor", REAL, REAL)
+RESIZED: Any = z3.Function("resized", INT, REAL, INT)
 TABLE = {name: z3.Function(name, REAL, REAL) for name in ("erf", "tanh", "sin", "cos")}
 
 
@@ -131,6 +132,8 @@ def facts_about(terms: Sequence[Z]) -> list[Z]:
                 out.extend(_power_facts(a))
             case "floor":
                 out.append(z3.And(a <= x, x < a + 1))
+            case "resized":
+                out.append(z3.Implies(z3.And(x >= 0, a.arg(1) > 0), a >= 0))
             case "resize_index":
                 i, size, result = a.arg(0), a.arg(1), a.arg(2)
                 out.append(z3.Implies(z3.And(i >= 0, i < result, size >= 1), z3.And(a >= 0, a < size)))
@@ -139,8 +142,6 @@ def facts_about(terms: Sequence[Z]) -> list[Z]:
                     out.extend(_unflatten_facts(a, flats))
                 elif name.startswith("flat/"):
                     out.extend(_flatten_facts(a))
-                elif name.startswith("count#"):
-                    out.append(a >= 0)
     return out
 
 

@@ -197,6 +197,8 @@ class ProofTarget(Target):
                 return self._cast(args, span)
             case "resize_index":
                 return self._resize_index(args)
+            case "resized":
+                return facts.RESIZED(_z(args[0]), self.algebra.value(as_sum(args[1])))
             case _:
                 raise Mismatch(f"the function {name} is not known", span)
 
@@ -333,8 +335,8 @@ def plain_tensor(name: str, shape: Sequence[Value], algebra: Algebra, dtype: str
     """A tensor known only by name: an uninterpreted function of its indices."""
     sort = {"real": REAL, "int": INT, "bool": z3.BoolSort()}[element]
     params = tuple(algebra.index("i") for _ in shape)
-    f: Any = z3.Function(f"{name}/", *[INT] * len(params), sort) if params else None
-    entry = f(*params) if params else z3.Const(f"{name}/", sort)
+    f: Any = z3.Function(f"entry:{name}", *[INT] * len(params), sort) if params else None
+    entry = f(*params) if params else z3.Const(f"entry:{name}", sort)
     value = Sum((Product((), (), entry),)) if element == "real" else entry
     return Tensor(tuple(shape), params, value, dtype, element)  # type: ignore[arg-type]
 

@@ -1,0 +1,571 @@
+"""A rule taken apart into cases, and each case into hypotheses and goals.
+
+What a proof cannot treat symbolically is *structure*: the rank of each pack, the number of operands of each variadic, the
+presence of optional operands, and attributes that are axes, permutations, flags or choices. A case fixes these; sizes, other
+attributes and entries stay symbolic. Cases are found by running the elaboration with a `Chooser` that is asked whenever
+structure is needed; a choice that cannot be (a `Mismatch` while elaborating the match side) is dropped.
+
+Hypotheses come from the match side alone: sizes are not negative, operands agree, `require`s of matched operators, `where`s.
+What the rewrite side requires is a goal. A `Mismatch` on the rewrite side is a failed goal.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import z3
+
+from tasodsl import syntax as s
+from tasodsl.elaborate import Application, apply_op, names
+from tasodsl.prove.reals import Algebra, Sum, Z, as_sum, conj, variables
+from tasodsl.prove.solver import applications
+from tasodsl.prove.target import Demand, ProofTarget, Tensor, plain_tensor
+from tasodsl.ruleset import RuleSet
+from tasodsl.scalar import Environment, Mismatch, Value, compare, evaluate
+from tasodsl.source import Span
+
+DTYPES = (
+    "float32", "float64", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """How far the structure of a proof goes; matchers never match beyond it."""
+
+    max_rank: int
+    max_arity: int
+
+
+class NeedChoice(Exception):
+    """The chooser was asked for more than its path says; `count` options are open."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__(count)
+        self.count = count
+
+
+@dataclass(slots=True)
+class Chooser:
+    """Plays back a path of choices."""
+
+    path: tuple[int, ...]
+    at: int = 0
+    made: list[tuple[str, Any]] = field(default_factory=list[tuple[str, Any]])
+
+    def pick(self, what: str, options: Sequence[Any]) -> Any:
+        if self.at == len(self.path):
+            raise NeedChoice(len(options))
+        chosen = options[self.path[self.at]]
+        self.at += 1
+        self.made.append((what, chosen))
+        return chosen
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A rule or an axiom, as two lists of bindings over variables."""
+
+    name: str
+    variables: tuple[s.Operand, ...]
+    match: tuple[s.Bind, ...]
+    rewrite: tuple[s.Bind, ...]
+    wheres: tuple[s.Where, ...]
+    lets: tuple[s.LetScalar | s.LetTensor, ...]
+    span: Span
+
+
+def pattern_of(d: s.RuleDecl | s.AxiomDecl) -> Pattern:
+    if isinstance(d, s.RuleDecl):
+        return Pattern(d.name, d.variables, d.match, d.rewrite, d.wheres, d.lets, d.span)
+    wheres = tuple(c for c in d.clauses if isinstance(c, s.Where))
+    lets = tuple(c for c in d.clauses if isinstance(c, s.LetScalar))
+    left, right = (s.Bind(("left and right",), t, span=t.span) for t in (d.left, d.right))
+    return Pattern(d.name, d.variables, (left,), (right,), wheres, lets, d.span)
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """Something to show, under the case's hypotheses and along `path`."""
+
+    path: tuple[Z, ...]
+    condition: Z
+    span: Span
+    why: str
+    kind: str = "size"
+
+
+@dataclass(slots=True)
+class Case:
+    """One case: hypotheses from the match side; goals and pairs of outputs from the rewrite side."""
+
+    choices: tuple[tuple[str, Any], ...]
+    target: ProofTarget
+    hypotheses: list[Z]
+    match_demands: list[Demand]
+    goals: list[Goal]
+    outputs: list[tuple[str, Tensor, Tensor, Span]]
+    failure: tuple[str, Span] | None = None
+    """Why the rewrite side has no meaning in this case."""
+
+    @property
+    def algebra(self) -> Algebra:
+        return self.target.algebra
+
+    def describe(self) -> str:
+        return ", ".join(f"{what} = {_show(value)}" for what, value in self.choices)
+
+
+def _show(value: Any) -> str:
+    return "[" + ", ".join(map(str, value)) + "]" if isinstance(value, tuple) else str(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+
+
+def cases(pattern: Pattern, rules: RuleSet, scope: Scope) -> Iterator[Case]:
+    """All cases of the pattern within the scope, in a fixed order."""
+    stack: list[tuple[int, ...]] = [()]
+    while stack:
+        path = stack.pop()
+        elaboration = Elaboration(pattern, rules, scope, Chooser(path))
+        try:
+            case = elaboration.run()
+        except NeedChoice as need:
+            stack.extend((*path, k) for k in reversed(range(need.count)))
+            continue
+        except Mismatch:
+            continue
+        yield case
+
+
+@dataclass(slots=True)
+class Elaboration:
+    pattern: Pattern
+    rules: RuleSet
+    scope: Scope
+    chooser: Chooser
+    target: ProofTarget = field(default_factory=ProofTarget)
+    env: Environment = field(default_factory=Environment)
+    rests: dict[str, dict[str, Value]] = field(default_factory=dict[str, dict[str, Value]])
+    hypotheses: list[Z] = field(default_factory=list[Z])
+    goals: list[Goal] = field(default_factory=list[Goal])
+    aliases: dict[str, str] = field(default_factory=dict[str, str])
+    matching: bool = True
+
+    def run(self) -> Case:
+        self.env = Environment(self.rules.fns, {}, {})
+        for v in self.pattern.variables:
+            self._declare(v)
+        matched = self._bindings(self.pattern.match)
+        for w in self.pattern.wheres:
+            self._assume(evaluate(w.condition, self.env, self.target))
+        match_demands, self.target.demands = self.target.demands, []
+        for d in match_demands:
+            if d.kind == "size":
+                self._assume_along(d)
+            elif d.kind == "bounds" and _reads_integers(d.condition):
+                self._assume_along(d)
+        case = Case((), self.target, self.hypotheses, match_demands, self.goals, [])
+        self.matching = False
+        try:
+            self._lets()
+            written = self._bindings(self.pattern.rewrite)
+            self._goals_from_demands()
+            for name, left in matched.items():
+                right = written.get(name)
+                if right is not None:
+                    self._same_type(name, left, right)
+                    case.outputs.append((name, left, right, self.pattern.rewrite[0].span))
+        except Mismatch as mismatch:
+            case.failure = (str(mismatch), mismatch.span)
+        case.choices = tuple(self.chooser.made)
+        return case
+
+    # --- variables ---
+
+    def _declare(self, v: s.Operand) -> None:
+        if v.optional and not self.chooser.pick(f"{v.name} present", (True, False)):
+            self.env.tensors[v.name] = None
+            return
+        if v.variadic:
+            arity = self.chooser.pick(f"operands of {v.name}", range(1, self.scope.max_arity + 1))
+            self.env.tensors[v.name] = tuple(self._variable(v, k) for k in range(arity))
+        else:
+            self.env.tensors[v.name] = self._variable(v, None)
+
+    def _variable(self, v: s.Operand, position: int | None) -> Tensor:
+        shape: list[Value] = []
+        for part in v.type.dims:
+            if isinstance(part, s.PerOperand):
+                assert position is not None
+                listed: tuple[Value, ...] = self.env.values.get(part.name, ())
+                if position == len(listed):
+                    listed = (*listed, self._size(f"{part.name}{position}"))
+                    self.env.values[part.name] = listed
+                shape.append(listed[position])
+            elif isinstance(part, s.Splice):
+                if isinstance(part.value, s.Name) and part.value.id not in self.env.values:
+                    pack = part.value.id
+                    rank = self.chooser.pick(f"rank of {pack}", range(self.scope.max_rank + 1))
+                    self.env.values[pack] = tuple(self._size(f"{pack}{k}") for k in range(rank))
+                shape.extend(evaluate(part.value, self.env, self.target))
+            else:
+                for name in sorted(names(part)):
+                    if name not in self.env.values and name not in self.rules.fns:
+                        self.env.values[name] = self._size(name)
+                shape.append(evaluate(part, self.env, self.target))
+        self._limit_rank(len(shape))
+        label = v.name if position is None else f"{v.name}{position}"
+        if v.value is not None:
+            return Tensor(tuple(shape), tuple(self.target.algebra.index() for _ in shape), self._uniform(v.value), f"dtype of {label}")
+        element = {"int": "int", "bool": "bool"}.get(v.type.dtype or "float", "real")
+        dtype = "bool" if element == "bool" else f"dtype of {v.name}"
+        return plain_tensor(label, shape, self.target.algebra, self._dtype_token(v, dtype), element)
+
+    def _dtype_token(self, v: s.Operand, token: str) -> str:
+        """A concrete dtype where the rule speaks of `dtype(v)`, chosen case by case; else a token of its own."""
+        spoken = any(_asks_dtype(w.condition, v.name) for w in self.pattern.wheres)
+        if not spoken:
+            return token
+        options = {"int": DTYPES[4:12], "half": DTYPES[2:4], "any": DTYPES}.get(v.type.dtype or "float", DTYPES[:2])
+        return self.chooser.pick(f"dtype of {v.name}", options)
+
+    def _uniform(self, value: s.Expr) -> Sum:
+        if isinstance(value, s.Name) and value.id not in self.env.values:
+            self.env.values[value.id] = as_sum(z3.Real(value.id))
+        return as_sum(evaluate(value, self.env, self.target))
+
+    def _size(self, name: str) -> Z:
+        size = z3.Int(name)
+        self.hypotheses.append(size >= 0)
+        return size
+
+    def _limit_rank(self, rank: int) -> None:
+        if self.matching and rank > self.scope.max_rank:
+            raise Mismatch("beyond the ranks in scope")
+
+    # --- terms ---
+
+    def _bindings(self, binds: Sequence[s.Bind]) -> dict[str, Tensor]:
+        out: dict[str, Tensor] = {}
+        for bind in binds:
+            results = self._term(bind.term)
+            if len(results) != len(bind.names):
+                raise Mismatch(f"{len(bind.names)} names for {len(results)} results", bind.span)
+            for name, tensor in zip(bind.names, results, strict=True):
+                if name != "_":
+                    out[name] = tensor
+                    self.env.tensors[name] = tensor
+        return out
+
+    def _term(self, term: s.Term) -> tuple[Any, ...]:
+        """The tensors a term stands for: one, or several for several results, or one None for an absent operand."""
+        match term:
+            case s.Var():
+                return (self._variable_or_scalar(term),)
+            case s.Literal():
+                return (self._scalar(evaluate(term.value, self.env, self.target)),)
+            case s.Absent():
+                return (None,)
+            case s.Wildcard():
+                raise Mismatch("a wildcard has no shape to prove with", term.span)
+            case s.Variadic():
+                return tuple(self.env.tensors[term.name])
+            case s.VariadicMap():
+                listed: tuple[Tensor, ...] = self.env.tensors[term.source]
+                out: list[Any] = []
+                for member in listed:
+                    self.env.tensors[term.variable] = member
+                    out.extend(self._term(term.term))
+                self.env.tensors.pop(term.variable, None)
+                return tuple(out)
+            case s.Apply():
+                return self._apply(term)
+
+    def _variable_or_scalar(self, term: s.Var) -> Tensor | None:
+        if term.name in self.env.tensors:
+            return self.env.tensors[term.name]
+        return self._scalar(evaluate(s.Name(term.name, span=term.span), self.env, self.target))
+
+    def _scalar(self, value: Value) -> Tensor:
+        return Tensor((), (), as_sum(value), "")
+
+    def _apply(self, term: s.Apply) -> tuple[Any, ...]:
+        op = self.rules.ops.get(term.op)
+        if op is None:
+            raise Mismatch(f"no operator {term.op}", term.span)
+        operands: list[Any] = []
+        for arg in term.args:
+            operands.extend(self._term(arg))
+        attributes = self._attributes(op, term, operands)
+        applied = apply_op(op, self.rules.fns, operands, attributes, self.target)
+        self._record(applied, term)
+        dtype = self._unify(op, operands, attributes, term)
+        results: list[Tensor] = []
+        for result, shape in zip(op.results, applied.results, strict=True):
+            if not result.variadic:
+                results.append(self._define(applied, result, shape, None, dtype, term))
+                continue
+            for k, piece in enumerate(shape):
+                results.append(self._define(applied, result, piece, k, dtype, term))
+        return tuple(results)
+
+    def _record(self, applied: Application, term: s.Apply) -> None:
+        conditions = [(c, f"{why} ({span})") for c, span, why in applied.conditions]
+        for shape in applied.results:
+            shapes = shape if shape and isinstance(shape[0], tuple) else (shape,)
+            for dims in shapes:
+                self._limit_rank(len(dims))
+                for d in dims:
+                    negative = compare("<=", 0, d, term.span, self.target)
+                    if negative is False:
+                        raise Mismatch(f"{term.op} would have a negative size", term.span)
+                    if negative is not True:
+                        conditions.append((negative, f"the result of {term.op} has no negative size"))
+        for condition, why in conditions:
+            if self.matching:
+                self._assume(condition)
+            else:
+                self.goals.append(Goal((), condition, term.span, why))
+
+    def _define(
+        self, applied: Application, result: s.Operand, shape: tuple[Value, ...], position: int | None, dtype: str, term: s.Apply
+    ) -> Tensor:
+        """The result's entry at generic indices, from the operator's `def`."""
+        definition = next((d for d in applied.op.defs if d.result == result.name), None)
+        if definition is None:
+            raise Mismatch(f"{applied.op.name} has no definition", applied.op.span)
+        params = tuple(self.target.algebra.index() for _ in shape)
+        values: dict[str, Value] = {}
+        at = 0
+        spare = len(shape) - sum(not isinstance(i, s.Splice) for i in definition.indices)
+        packs = sum(isinstance(i, s.Splice) for i in definition.indices)
+        for index, width in zip(definition.indices, self._widths(definition, result, applied, spare, packs), strict=True):
+            if isinstance(index, s.Splice):
+                assert isinstance(index.value, s.Name)
+                values[index.value.id] = params[at : at + width]
+            else:
+                values[index.id] = params[at]
+            at += width
+        if definition.operand is not None:
+            values[definition.operand] = position
+        env = Environment(applied.env.fns, {**applied.env.values, **values}, applied.env.tensors)
+        inside = [z3.And(p >= 0, p < d) for p, d in zip(params, shape, strict=True)]
+        with self.target.along(*inside):
+            value = evaluate(definition.body, env, self.target)
+        element = self._element(result, value)
+        stored = as_sum(value) if element == "real" else value
+        token = "bool" if element == "bool" else dtype
+        return Tensor(shape, params, stored, token, element)
+
+    def _widths(self, d: s.Def, result: s.Operand, applied: Application, spare: int, packs: int) -> list[int]:
+        """How many dimensions each index of a definition covers."""
+        if packs <= 1:
+            return [spare if isinstance(i, s.Splice) else 1 for i in d.indices]
+        widths: list[int] = []
+        for index, part in zip(d.indices, result.type.dims, strict=True):
+            if isinstance(index, s.Splice) and isinstance(part, s.Splice):
+                widths.append(len(evaluate(part.value, applied.env, self.target)))
+            else:
+                widths.append(1)
+        return widths
+
+    @staticmethod
+    def _element(result: s.Operand, value: Value) -> Any:
+        if isinstance(value, bool) or (isinstance(value, z3.ExprRef) and z3.is_bool(value)):
+            return "bool"
+        if isinstance(value, z3.ExprRef) and z3.is_int(value) and result.type.dtype in ("int", "any", None):
+            return "int"
+        return "real"
+
+    # --- attributes ---
+
+    def _attributes(self, op: s.OpDecl, term: s.Apply, operands: Sequence[Any]) -> dict[str, Value]:
+        declared = {a.name: a for a in op.attrs}
+        out: dict[str, Value] = {}
+        for arg in term.attrs:
+            attr = declared.get(arg.name)
+            if attr is None:
+                raise Mismatch(f"{op.name} has no attribute {arg.name}", arg.span)
+            if self.matching and isinstance(arg.value, s.Name) and arg.value.id not in self.env.values:
+                value = self._fresh_attribute(attr, arg.value.id, operands)
+                self.env.values[arg.value.id] = value
+            else:
+                value = evaluate(arg.value, self.env, self.target)
+            out[arg.name] = self._coerce(attr, value)
+        if term.rest is None:
+            return out
+        left = [a for a in op.attrs if a.name not in out]
+        if term.rest in self.rests:
+            taken = self.rests[term.rest]
+            for attr in left:
+                if attr.name not in taken:
+                    raise Mismatch(f"..{term.rest} does not have {attr.name}", term.span)
+                out[attr.name] = taken[attr.name]
+            return out
+        if not self.matching:
+            raise Mismatch(f"..{term.rest} is not bound", term.span)
+        taken = {a.name: self._fresh_attribute(a, f"{term.rest}.{a.name}", operands) for a in left}
+        self.rests[term.rest] = taken
+        return {**out, **taken}
+
+    @staticmethod
+    def _coerce(attr: s.AttrDecl, value: Value) -> Value:
+        if attr.type.kind == "bool" and isinstance(value, int):
+            return bool(value)
+        if attr.type.kind == "real" and not isinstance(value, Sum):
+            return tuple(as_sum(v) for v in value) if isinstance(value, tuple) else as_sum(value)  # pyright: ignore[reportUnknownVariableType]
+        return value
+
+    def _fresh_attribute(self, attr: s.AttrDecl, name: str, operands: Sequence[Any]) -> Value:
+        kind, length = attr.type.kind, attr.type.length
+        pick, top = self.chooser.pick, self.scope.max_rank
+        rank = next((len(o.shape) for o in operands if o is not None), 0)
+        match kind:
+            case "bool":
+                return pick(name, (False, True))
+            case "axis":
+                return pick(name, range(top + 1))
+            case "axes":
+                return pick(name, [c for n in range(top + 1) for c in itertools.combinations(range(top), n)])
+            case "perm":
+                return pick(name, list(itertools.permutations(range(rank))))
+            case "dtype":
+                return pick(name, DTYPES)
+            case "choice":
+                return pick(name, attr.type.choices)
+            case _:
+                make = z3.Int if kind == "int" else z3.Real
+                if length is None:
+                    return self._number(make(name))
+                if isinstance(length, s.Int):
+                    count = length.value
+                else:
+                    count = pick(f"length of {name}", range(2 * top + 1))
+                return tuple(self._number(make(f"{name}[{k}]")) for k in range(count))
+
+    @staticmethod
+    def _number(v: Z) -> Value:
+        return v if z3.is_int(v) else as_sum(v)
+
+    # --- dtypes ---
+
+    def _unify(self, op: s.OpDecl, operands: Sequence[Any], attributes: Mapping[str, Value], term: s.Apply) -> str:
+        """The dtype token of the results: that which the operands share; operands without one take their neighbours'."""
+        shared: list[str] = []
+        declared = list(op.operands)
+        for k, tensor in enumerate(operands):
+            if tensor is None or not tensor.dtype:
+                continue
+            operand = declared[min(k, len(declared) - 1)]
+            if operand.type.dtype in ("int", "bool"):
+                continue
+            shared.append(self._root(tensor.dtype))
+        for other in shared[1:]:
+            a, b = self._root(shared[0]), self._root(other)
+            if a == b:
+                continue
+            if not self.matching or (a in DTYPES and b in DTYPES):
+                raise Mismatch(f"the operands of {op.name} have different dtypes", term.span)
+            keep, drop = (a, b) if a in DTYPES else (b, a)
+            self.aliases[drop] = keep
+        if op.name == "Cast" and isinstance(attributes.get("to"), str):
+            return attributes["to"]
+        result = op.results[0].type.dtype
+        return "bool" if result == "bool" else self._root(shared[0]) if shared else ""
+
+    def _root(self, token: str) -> str:
+        while token in self.aliases:
+            token = self.aliases[token]
+        return token
+
+    def _same_type(self, name: str, left: Tensor, right: Tensor) -> None:
+        span = self.pattern.rewrite[0].span
+        if len(left.shape) != len(right.shape):
+            raise Mismatch(f"{name} has rank {len(left.shape)} and would have rank {len(right.shape)}", span)
+        if right.dtype and self._root(left.dtype) != self._root(right.dtype):
+            raise Mismatch(f"{name} would have another dtype", span)
+        if left.element != right.element:
+            raise Mismatch(f"{name} would hold entries of another kind", span)
+        for a, b in zip(left.shape, right.shape, strict=True):
+            same = compare("==", a, b, span, self.target)
+            if same is False:
+                raise Mismatch(f"{name} would have a different shape", span)
+            if same is not True:
+                self.goals.append(Goal((), same, span, f"{name} has the same shape on both sides"))
+
+    # --- lets ---
+
+    def _lets(self) -> None:
+        for let in self.pattern.lets:
+            if isinstance(let, s.LetScalar):
+                self.env.values[let.name] = evaluate(let.value, self.env, self.target)
+                self._forget_divisors()
+                continue
+            shape: list[Value] = []
+            params: list[Z] = []
+            inner = self.env
+            for b in let.binders:
+                bound = evaluate(b.bound, inner, self.target)
+                sizes: tuple[Value, ...] = bound if b.pack else (bound,)
+                indices = tuple(self.target.algebra.index(b.name) for _ in sizes)
+                inner = inner.extended({b.name: indices if b.pack else indices[0]})
+                shape.extend(sizes)
+                params.extend(indices)
+            for d in shape:
+                if not isinstance(d, int):
+                    self.goals.append(Goal((), d >= 0, let.span, f"{let.name} has no negative size"))
+            with self.target.along(*(z3.And(p >= 0, p < d) for p, d in zip(params, shape, strict=True))):
+                value = evaluate(let.body, inner, self.target)
+            self._forget_divisors()
+            self.env.tensors[let.name] = Tensor(tuple(shape), tuple(params), as_sum(value), "")
+
+    def _forget_divisors(self) -> None:
+        """A fold that divides by zero makes a non-finite constant, and then the rewrite is refused."""
+        self.target.demands = [d for d in self.target.demands if d.kind != "divisor"]
+
+    # --- hypotheses and goals ---
+
+    def _assume(self, condition: Value) -> None:
+        if condition is False:
+            raise Mismatch("the hypotheses cannot hold")
+        if condition is not True:
+            self.hypotheses.append(condition)
+
+    def _assume_along(self, d: Demand) -> None:
+        free = _indices((*d.path, d.condition))
+        claim = z3.Implies(conj(d.path), d.condition) if d.path else d.condition
+        self._assume(z3.ForAll(free, claim) if free else claim)
+
+    def _goals_from_demands(self) -> None:
+        for d in self.target.demands:
+            self.goals.append(Goal(d.path, d.condition, d.span, d.why, d.kind))
+        self.target.demands = []
+
+
+def _indices(terms: Sequence[Z]) -> list[Z]:
+    found: dict[int, Z] = {}
+    for t in terms:
+        found.update(variables(t))
+    return list(found.values())
+
+
+def _reads_integers(condition: Z) -> bool:
+    """Whether a condition speaks of entries of an integer tensor."""
+    return any(z3.is_int(a) and a.decl().name().startswith("entry:") for a in applications([condition]))
+
+
+def _asks_dtype(e: s.Expr, variable: str) -> bool:
+    found = False
+    stack: list[Any] = [e]
+    while stack and not found:
+        x = stack.pop()
+        if isinstance(x, s.Call) and x.function == "dtype" and x.args == (s.Name(variable),):
+            found = True
+        elif isinstance(x, tuple):
+            parts: tuple[Any, ...] = x
+            stack.extend(parts)
+        elif isinstance(x, s.Tree):
+            stack.extend(getattr(x, f) for f in x.__dataclass_fields__ if f != "span")
+    return found

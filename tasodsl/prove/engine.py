@@ -1,0 +1,154 @@
+"""Engine 1: definitions with symbolic sizes. Every case of a rule is proved, or the first that is not is told."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import z3
+
+from tasodsl.prove.cases import Case, Goal, Pattern, Scope, cases
+from tasodsl.prove.equal import Equality
+from tasodsl.prove.reals import Sum, Z, conj, substitute, variables
+from tasodsl.prove.reals import replace as put
+from tasodsl.prove.solver import Solver, TimeUp
+from tasodsl.prove.target import Demand, Tensor
+from tasodsl.ruleset import RuleSet
+from tasodsl.source import Span
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Seconds: for one question to Z3, and for a whole rule."""
+
+    query: float = 2.0
+    rule: float = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The first case that was not proved, and what about it."""
+
+    case: str
+    why: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What engine 1 found: `proved` for all sizes within the scope, `open`, `vacuous`, or `timeout`."""
+
+    status: str
+    cases: int
+    queries: int
+    seconds: float
+    failure: Failure | None = None
+
+
+def prove(pattern: Pattern, rules: RuleSet, scope: Scope, limits: Limits, stop: Callable[[], bool] = lambda: False) -> Result:
+    """Try to prove `pattern` for every structure in `scope` and all sizes."""
+    start = time.monotonic()
+    count = queries = 0
+    satisfiable: bool | None = False
+
+    def result(status: str, failure: Failure | None = None) -> Result:
+        return Result(status, count, queries, time.monotonic() - start, failure)
+
+    try:
+        for case in cases(pattern, rules, scope):
+            solver = Solver(limits.query, start + limits.rule)
+            if stop():
+                raise TimeUp
+            if satisfiable is not True:
+                answer = solver.satisfiable(case.hypotheses)
+                satisfiable = answer if answer is not False else satisfiable
+            count += 1
+            failure = prove_case(case, solver)
+            queries += solver.queries
+            if failure is not None and solver.satisfiable(case.hypotheses) is not False:
+                return result("open", failure)
+            if time.monotonic() > start + limits.rule:
+                raise TimeUp
+    except TimeUp:
+        return result("timeout", Failure("", "the time limit was reached", pattern.span))
+    if satisfiable is not True:
+        return result("vacuous" if satisfiable is False else "open", Failure("", "no case can occur", pattern.span))
+    return result("proved")
+
+
+def prove_case(case: Case, solver: Solver) -> Failure | None:
+    """None when everything the case needs is proved."""
+    if case.failure is not None:
+        return Failure(case.describe(), case.failure[0], case.failure[1])
+    equality = Equality(solver, case.algebra)
+    for goal in case.goals:
+        if not _holds(case, goal, solver, equality):
+            return Failure(case.describe(), f"not shown: {goal.why}", goal.span)
+    for name, left, right, span in case.outputs:
+        if not same_entries(case, left, right, solver, equality):
+            return Failure(case.describe(), f"{name} is not shown to be the same on both sides", span)
+    return None
+
+
+def same_entries(case: Case, left: Tensor, right: Tensor, solver: Solver, equality: Equality) -> bool:
+    """Whether the entries at any index within the shape are equal."""
+    within = [z3.And(p >= 0, p < d) for p, d in zip(left.params, left.shape, strict=True)]
+    pairs = list(zip(right.params, left.params, strict=True))
+    hypotheses = [*case.hypotheses, *within]
+    if isinstance(left.value, Sum) and isinstance(right.value, Sum):
+        return equality.equal(hypotheses, left.value, substitute(right.value, pairs, case.algebra.index))
+    if isinstance(left.value, Sum) or isinstance(right.value, Sum):
+        return False
+    other = put(right.value, pairs) if isinstance(right.value, z3.ExprRef) else right.value
+    return solver.proves(hypotheses, left.value == other)
+
+
+def _holds(case: Case, goal: Goal, solver: Solver, equality: Equality) -> bool:
+    if goal.condition is True:
+        return True
+    if goal.condition is False:
+        return False
+    hypotheses = [*case.hypotheses, *goal.path]
+    if solver.proves(hypotheses, goal.condition):
+        return True
+    return goal.kind == "divisor" and any(
+        _same_divisor(case, goal, d, solver, equality) for d in case.match_demands if d.kind == "divisor"
+    )
+
+
+def _same_divisor(case: Case, goal: Goal, known: Demand, solver: Solver, equality: Equality) -> bool:
+    """A divisor of the rewrite side is not zero if the match side divides by the same value, at some matching of indices."""
+    value, other = _divisor(goal.condition), _divisor(known.condition)
+    if value is None or other is None:
+        return False
+    ours = list(_free(goal.path, goal.condition))
+    theirs = list(_free(known.path, known.condition))
+    if len(theirs) > 5 or len(ours) < len(theirs):
+        return False
+    hypotheses = [*case.hypotheses, *goal.path]
+    for chosen in itertools.permutations(ours, len(theirs)):
+        pairs = list(zip(theirs, chosen, strict=True))
+        path = conj(put(p, pairs) for p in known.path)
+        if solver.proves(hypotheses, path, 0.5) and equality.same_value(hypotheses, value, put(other, pairs)):
+            return True
+    return False
+
+
+def _divisor(condition: Z) -> Z | None:
+    """v of a condition `v != 0`."""
+    if z3.is_not(condition) and z3.is_eq(condition.arg(0)):
+        a, b = condition.arg(0).children()
+        return a - b
+    if z3.is_distinct(condition):
+        a, b = condition.children()
+        return a - b
+    return None
+
+
+def _free(path: tuple[Z, ...], condition: Z) -> list[Z]:
+    found: dict[int, Z] = {}
+    for t in (*path, condition):
+        found.update(variables(t))
+    return sorted(found.values(), key=lambda v: int(v.decl().name().rsplit("!", 1)[1]))
