@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeGuard, cast
+from typing import cast
 
 import numpy as np
 import onnx
 
 from tasodsl.feeds import NoFeeds, make_feeds
-from tasodsl.runtime import Feed, ModelFile, ModelSource, RuntimeRefused, Session, read_model
+from tasodsl.runtime import Feed, ModelFile, ModelSource, RuntimeRefused, Session, is_array, read_model
 
 __all__ = ["EqualityReport", "NoFeeds", "ValueDifference", "check_equal", "make_feeds"]
 
@@ -107,7 +107,7 @@ def check_equal(
 
 def compare_values(name: str, expected: object, actual: object, noisy: object) -> ValueDifference:
     """One value of the original, of the optimized model, and of the original under the runtime's optimizations."""
-    if not _is_array(expected) or not _is_array(actual):
+    if not is_array(expected) or not is_array(actual):
         return _compare_sequences(name, expected, actual, noisy)
     if expected.shape != actual.shape:
         return _unlike(name, f"shape {actual.shape} instead of {expected.shape}")
@@ -117,7 +117,7 @@ def compare_values(name: str, expected: object, actual: object, noisy: object) -
         same = bool(np.all(expected == actual))
         return ValueDifference(name, 0.0 if same else 1.0, 0.0, 1.0)
     scale, exact = _scale(expected), expected.dtype.kind in "iub"
-    noise = _distance(expected, noisy) if _is_array(noisy) and noisy.shape == expected.shape else 0.0
+    noise = _distance(expected, noisy) if is_array(noisy) and noisy.shape == expected.shape else 0.0
     fixed = 0.0 if exact else RELATIVE_TOLERANCE * scale
     return ValueDifference(name, _distance(expected, actual), max(NOISE_FACTOR * noise, fixed), scale)
 
@@ -134,10 +134,6 @@ def _compare_sequences(name: str, expected: object, actual: object, noisy: objec
     for a, b, c in zip(left, right, other, strict=False):
         worst = _worse(worst, compare_values(name, a, b, c))
     return worst or _unlike(name, "nothing to compare")
-
-
-def _is_array(value: object) -> TypeGuard[np.ndarray]:
-    return isinstance(value, np.ndarray)
 
 
 def _distance(a: np.ndarray, b: np.ndarray) -> float:

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 import numpy as np
 import onnx
@@ -35,6 +35,11 @@ class KernelEvent:
     op_type: str
     domain: str
     seconds: float
+
+
+def is_array(value: object) -> TypeGuard[np.ndarray]:
+    """Whether a value of a run is a tensor (it may be a sequence, a map, or nothing)."""
+    return isinstance(value, np.ndarray)
 
 
 def _module() -> Any:

@@ -71,8 +71,8 @@ def chain(graph: Graph, node: Node) -> tuple[Node, ...]:
 def bare(graph: Graph, nodes: tuple[Node, ...]) -> list[Node]:
     """The group without what costs nothing, so that a graph before and after a fold has one kernel and one time.
 
-    The runtime adds a residual and a bias while the convolution writes, and folds what `FOLDED_INTO_CONV` lists into its
-    weights.
+    The runtime adds a residual and a bias while the convolution writes, and folds what `FOLDED_INTO_CONV` lists into
+    its weights.
     """
     kept: list[Node] = []
     now: dict[str, str] = {}

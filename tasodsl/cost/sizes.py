@@ -76,6 +76,12 @@ def representative(
     return Sizes(symbols)
 
 
+def values_to_observe(graph: Graph) -> set[str]:
+    """Values with a dim that nothing but a run can tell: one of a free size that no input has."""
+    known = {s for name in graph.inputs for s in _plain_symbols(graph.shape(name) or ())}
+    return {v for v, info in graph.info.items() if set(_plain_symbols(info.shape or ())) - known}
+
+
 def _plain_symbols(dims: Iterable[Dim]) -> list[str]:
     """The names of those dims that are one symbol and nothing else."""
     found: list[str] = []
