@@ -1,19 +1,15 @@
-"""Writing files whole or not at all: into a temporary neighbour first, which then takes the file's place."""
+"""The files of a run: whether they can be written is found out before any work is done."""
 
 from __future__ import annotations
 
-import os
-import shutil
 import tempfile
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import onnx
 
 from tasodsl.errors import UserError
 from tasodsl.graph.onnx_in import load_model
-from tasodsl.graph.onnx_out import save_model
+from tasodsl.graph.save import note_source, save_bytes, save_model
 from tasodsl.runtime import read_model
 
 
@@ -32,19 +28,19 @@ def require_writable(target: Path) -> None:
 
 def write_text(target: Path, text: str) -> None:
     """Write `text` to `target`, whole or not at all."""
-    with _replacing(target) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    save_bytes(text.encode(), target)
 
 
 def copy_model(source: Path, target: Path) -> None:
     """Make `target` the same model as `source`: the same bytes where all is in one file."""
     if target.exists() and target.samefile(source):
         return
-    if external_files(source):
-        save_model(load_model(source).model, target)
+    if not external_files(source):
+        save_bytes(source.read_bytes(), target)
         return
-    with _replacing(target) as temporary:
-        shutil.copyfile(source, temporary)
+    model = load_model(source)
+    note_source(model.ir, model)  # so that the copy keeps its tensors in a file of their own, too
+    save_model(model.ir, target)
 
 
 def model_bytes(path: Path) -> int:
@@ -62,28 +58,3 @@ def external_files(path: Path) -> set[str]:
         for entry in tensor.external_data
         if entry.key == "location"
     }
-
-
-@contextmanager
-def _replacing(target: Path) -> Generator[Path]:
-    """A new file's path in the target's folder; it takes the target's place when all went well, else it is removed."""
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        yield temporary
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
-        temporary.chmod(_usual_mode())
-        temporary.replace(target)
-    except BaseException:
-        with suppress(OSError):
-            temporary.unlink()
-        raise
-
-
-def _usual_mode() -> int:
-    """The mode of a file made the usual way (`mkstemp` makes private ones)."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return 0o666 & ~mask

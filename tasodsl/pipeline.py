@@ -25,15 +25,17 @@ from tasodsl.equality import EqualityReport, NoFeeds, check_equal, make_feeds
 from tasodsl.errors import UsageError
 from tasodsl.files import copy_model, model_bytes, require_writable, write_text
 from tasodsl.graph.graph import Graph
+from tasodsl.graph.lower import CannotLower
 from tasodsl.graph.onnx_in import CarriedModel, import_graph, load_model
-from tasodsl.graph.onnx_out import CannotExport, export_graph, save_model
+from tasodsl.graph.onnx_out import export_graph
+from tasodsl.graph.save import save_model
 from tasodsl.graph.simplify import simplify
 from tasodsl.match.api import Rewriter
 from tasodsl.report import Report
 from tasodsl.rulebook import load_rewriter
 from tasodsl.runtime import Feed, RuntimeRefused, read_model
 from tasodsl.search.backtrack import SearchResult, search
-from tasodsl.search.candidate import Candidate
+from tasodsl.search.candidate import Candidate, CostModel
 from tasodsl.search.greedy import Explorer, Limits, Progress
 
 SEARCH_SHARE = 0.6
@@ -165,40 +167,42 @@ class _Run:
         self.nodes_before = node_count(source)
         self.bytes_before = model_bytes(source)
         self.original_is_valid = is_valid(source)
-        self.original_graph = import_graph(model, options.dims)
-        self.cost = OnnxruntimeCost(options.threads, CostTable(), options.dims)
         self.feeds: list[Feed] = []
         self.files = 0
         self.dropped: dict[str, str] = {}
 
     def outcome(self) -> Outcome:
         options, listener = self.options, self.listener
-        growth = int(self.bytes_before * options.growth)
-        listener.stage("cleaning up")
-        plain, simplified = simplify(self.original_graph, growth)
         try:
             self.feeds = make_feeds(self.source, options.dims, options.seed, FEEDS)
         except NoFeeds as error:
-            return self._kept(f"the runtime does not run it, so nothing can be checked ({error})", simplified)
-        found, trials = self._checked_search(plain, growth)
+            return self._kept(f"the runtime does not run it, so nothing can be checked ({error})")
+        listener.stage("cleaning up")
+        # Costs are reckoned at the sizes of the first inputs, at which the models will be timed as well.
+        sizes = {f"{name}.{axis}": n for name, a in self.feeds[0].items() for axis, n in enumerate(a.shape)}
+        original = import_graph(self.model, sizes)
+        growth = int(self.bytes_before * options.growth)
+        plain, simplified = simplify(original, growth)
+        cost = OnnxruntimeCost(options.threads, CostTable(), original.sizes)
+        found, trials = self._checked_search(plain, cost, growth)
         if not trials:
-            return self._kept("no candidate passed the comparison with the original", simplified, found)
+            return self._kept("no candidate passed the comparison with the original", found)
         listener.stage("timing")
         interrupted = found.ended == "interrupted"
         seconds = SHORT_TIMING_SECONDS if interrupted else min(TIMING_SECONDS, max(self._time_left(), 0.0))
         timings = compare(self.source, [t.path for t in trials], self.feeds, options.threads, seconds)
         best = choose(self.nodes_before, [(t.nodes, timing) for t, timing in zip(trials, timings, strict=True)])
         if best is None:
-            return self._kept("nothing found was faster, or as fast with fewer nodes", simplified, found, timings[0])
+            return self._kept("nothing found was faster, or as fast with fewer nodes", found, timings[0])
         return self._report(trials[best], timings[best], simplified, found)
 
     def _time_left(self) -> float:
         return self.started + self.options.seconds - time.monotonic()
 
-    def _checked_search(self, plain: Graph, growth: int) -> tuple[SearchResult, list[_Trial]]:
+    def _checked_search(self, plain: Graph, cost: CostModel, growth: int) -> tuple[SearchResult, list[_Trial]]:
         """Search until the best candidate equals the original; a rule that spoils it is left out the next time."""
         while True:
-            found = self._search(plain, growth)
+            found = self._search(plain, cost, growth)
             self.listener.stage("comparing with the original")
             best = self._trial(found.best[0])
             if isinstance(best, _Trial):
@@ -216,7 +220,7 @@ class _Run:
                 last_good = self._trial(guilty.parent)
                 return found, [last_good] if isinstance(last_good, _Trial) else []
 
-    def _search(self, plain: Graph, growth: int) -> SearchResult:
+    def _search(self, plain: Graph, cost: CostModel, growth: int) -> SearchResult:
         options = self.options
         limits = Limits(
             budget=options.budget,
@@ -225,7 +229,7 @@ class _Run:
             growth_bytes=growth,
             excluded=frozenset(self.dropped),
         )
-        return search(plain, Explorer(self.rewriter, self.cost, limits), options.seed, self.listener.progress)
+        return search(plain, Explorer(self.rewriter, cost, limits), options.seed, self.listener.progress)
 
     def _other_trials(self, found: SearchResult) -> list[_Trial]:
         """The clean graph and the next best candidates, those that equal the original."""
@@ -239,11 +243,11 @@ class _Run:
         self.files += 1
         try:
             save_model(export_graph(self.model, candidate.graph), path)
-        except CannotExport as error:
+        except CannotLower as error:
             return str(error)
         if self.original_is_valid and not is_valid(path):
             return "the model is not valid"
-        shared = sorted(set(self.original_graph.producer) & set(candidate.graph.producer))
+        shared = sorted(candidate.graph.producer)
         try:
             equality = check_equal(self.source, path, shared, self.feeds)
         except RuntimeRefused as error:
@@ -267,13 +271,7 @@ class _Run:
                 bad, reason = middle, verdict
         return lineage[bad], reason
 
-    def _kept(
-        self,
-        why: str,
-        simplified: Counter[str],
-        found: SearchResult | None = None,
-        timing: Timing | None = None,
-    ) -> Outcome:
+    def _kept(self, why: str, found: SearchResult | None = None, timing: Timing | None = None) -> Outcome:
         """The original as it was."""
         estimated = found.first.seconds if found else 0.0
         report = Report(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 
 import numpy as np
@@ -95,8 +96,8 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
         raise OSError(errno.ENOSPC, "No space left on device")
 
     (tmp_path / "r.json").write_text("old")
-    monkeypatch.setattr(files.os, "fsync", full)
-    with pytest.raises(OSError, match="No space"):
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UserError, match="No space"):
         files.write_text(tmp_path / "r.json", "new")
     assert (tmp_path / "r.json").read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["r.json"]
