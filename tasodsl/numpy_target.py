@@ -55,6 +55,8 @@ class NumpyTarget(Target):
         self._bound(a, b)
         if op == "/":
             return np.true_divide(a, b)
+        if op in ("//", "%") and np.size(a) == 0:
+            return a  # over an empty range nothing is divided, and the divisor may be 0
         return super().binary(op, a, b, span)
 
     def negate(self, a: Value) -> Value:
@@ -88,7 +90,8 @@ class NumpyTarget(Target):
         with self.guarded(np.logical_not(condition)):
             other: Any = plain(otherwise())
         self._bound(condition, chosen, other)
-        return np.where(condition, chosen, other)
+        merged: Array = np.where(condition, chosen, other)
+        return merged
 
     def function(self, name: str, args: Sequence[Value], span: Span) -> Value:
         if name == "cast":
