@@ -309,7 +309,7 @@ class Builder:
             case "real":
                 return self.real(c[0])
             case "negative":
-                return s.Unary("-", self.expr(c[1]), span=span)
+                return s.Unary("-", self.expr(c[-1]), span=span)
             case "string":
                 return s.Str(string(c[0]), span=span)
             case "bool":
