@@ -97,6 +97,8 @@ class Session:
         path = Path(str(self._session.end_profiling()))
         try:
             records = json.loads(path.read_text())
+        except ValueError as error:
+            raise RuntimeRefused("its profile is cut short: is the disk full?") from error
         finally:
             path.unlink(missing_ok=True)
         events: list[KernelEvent] = []

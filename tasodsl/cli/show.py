@@ -84,10 +84,12 @@ def report_table(report: Report) -> Table:
 def closing_line(source: Path, target: Path, report: Report) -> str:
     """What was written where."""
     if report.kept:
-        return f"{target} is {source} as it was: {report.kept}"
-    if report.interrupted:
-        return f"interrupted: the best found so far was checked and written to {target}"
-    return f"written to {target}"
+        return f"{_began(report)}{target} is {source} as it was: {report.kept}"
+    return f"{_began(report)}written to {target}"
+
+
+def _began(report: Report) -> str:
+    return "interrupted; this is the best found so far. " if report.interrupted else ""
 
 
 def milliseconds(seconds: float) -> str:
