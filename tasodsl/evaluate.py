@@ -144,7 +144,7 @@ def _halves(box: Sequence[tuple[int, int]], shape: tuple[int, ...]) -> list[tupl
 
 
 def _reshaped(applied: Application, operands: Sequence[Array]) -> Array:
-    return operands[0].reshape(applied.results[0])
+    return operands[0].copy().reshape(applied.results[0])
 
 
 def _concatenated(applied: Application, operands: Sequence[Array]) -> Array:

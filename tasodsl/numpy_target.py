@@ -24,6 +24,8 @@ from tasodsl.tensors import Array, axis_range, bounded, contract, extreme, gathe
 UNROLLED = 64
 """`all` and `any` over at most this many points are taken apart: most run over the axes of a tensor."""
 
+where: Callable[[Any, Any, Any], Array] = np.where
+
 
 class NumpyTarget(Target):
     """`depth` is the number of axes in use, `limit` the number of entries that a temporary may have."""
@@ -90,8 +92,7 @@ class NumpyTarget(Target):
         with self.guarded(np.logical_not(condition)):
             other: Any = plain(otherwise())
         self._bound(condition, chosen, other)
-        merged: Array = np.where(condition, chosen, other)
-        return merged
+        return where(condition, chosen, other)
 
     def function(self, name: str, args: Sequence[Value], span: Span) -> Value:
         if name == "cast":
@@ -129,7 +130,7 @@ class NumpyTarget(Target):
         if default is None or inside is True:
             return entries
         self._bound(inside, entries)
-        return np.where(inside, entries, plain(default))
+        return where(inside, entries, plain(default))
 
     def reduce(self, e: s.Reduce, env: Environment) -> Value:
         around = self.depth
@@ -182,7 +183,7 @@ class NumpyTarget(Target):
         if neutral is None:
             neutral = least_or_greatest(e.kind, value.dtype)
         self._bound(condition, value)
-        kept = np.where(condition, value, neutral)
+        kept = where(condition, value, neutral)
         if e.kind == "sum":
             return contract([kept], sizes, depth, self.limit)
         if 0 in sizes:
