@@ -274,7 +274,9 @@ def split_operands(op: s.OpDecl, operands: Sequence[Any]) -> list[Any]:
 
 
 def resolve_axis(type_: s.AttrType, value: Value, rank: int, op: str) -> Value:
-    """Negative axes counted from the end of the first operand's rank (Unsqueeze: of the result's)."""
+    """Negative axes counted from the end of the first operand's rank (Unsqueeze: of the result's); flags as `bool`."""
+    if type_.kind == "bool" and isinstance(value, int):
+        return bool(value)
     if type_.kind == "axis" and isinstance(value, int) and value < 0:
         return value + rank
     if type_.kind == "axes" and isinstance(value, tuple):

@@ -41,7 +41,7 @@ def evaluate_op(
     Attributes with defaults may be left out, and those of type `bool` may be 0 or 1. Results that are computed (not
     moved) are float64 where the operands are of any floating type.
     """
-    applied = apply_op(op, fns, operands, _with_booleans(op, attributes), Target())
+    applied = apply_op(op, fns, operands, attributes, Target())
     shortcut = SHORTCUTS.get(op.name)
     if shortcut is not None:
         return [shortcut(applied, [o for o in operands if o is not None])]
@@ -54,11 +54,6 @@ def evaluate_op(
             env = applied.env.extended({definition.operand: k})
             results.append(_defined(definition, result, env, part))
     return results
-
-
-def _with_booleans(op: s.OpDecl, attributes: Mapping[str, Value]) -> dict[str, Value]:
-    flags = {a.name for a in op.attrs if a.type.kind == "bool"}
-    return {name: bool(value) if name in flags else value for name, value in attributes.items()}
 
 
 def evaluate_tensor(let: s.LetTensor, env: Environment) -> Array:
