@@ -21,7 +21,6 @@ import z3
 from tasodsl import syntax as s
 from tasodsl.elaborate import Application, apply_op, names
 from tasodsl.prove.reals import Algebra, Sum, Z, as_sum, conj, variables
-from tasodsl.prove.solver import applications
 from tasodsl.prove.target import Demand, ProofTarget, Tensor, plain_tensor
 from tasodsl.ruleset import RuleSet
 from tasodsl.scalar import Environment, Mismatch, Value, compare, evaluate
@@ -161,10 +160,9 @@ class Elaboration:
         for w in self.pattern.wheres:
             self._assume(evaluate(w.condition, self.env, self.target))
         match_demands, self.target.demands = self.target.demands, []
+        indexed = any(v.type.dtype == "int" for v in self.pattern.variables)
         for d in match_demands:
-            if d.kind == "size":
-                self._assume_along(d)
-            elif d.kind == "bounds" and _reads_integers(d.condition):
+            if d.kind == "size" or (d.kind == "bounds" and indexed and _reads_integers(d.condition)):
                 self._assume_along(d)
         case = Case((), self.target, self.hypotheses, match_demands, self.goals, [])
         self.matching = False
@@ -553,7 +551,17 @@ def _indices(terms: Sequence[Z]) -> list[Z]:
 
 def _reads_integers(condition: Z) -> bool:
     """Whether a condition speaks of entries of an integer tensor."""
-    return any(z3.is_int(a) and a.decl().name().startswith("entry:") for a in applications([condition]))
+    stack, seen = [condition], set[int]()
+    while stack:
+        x = stack.pop()
+        if x.get_id() in seen:
+            continue
+        seen.add(x.get_id())
+        if z3.is_app(x):
+            if z3.is_int(x) and x.decl().name().startswith("entry:"):
+                return True
+            stack.extend(x.children())
+    return False
 
 
 def _asks_dtype(e: s.Expr, variable: str) -> bool:

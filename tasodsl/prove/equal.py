@@ -137,7 +137,7 @@ class Equality:
 
     def normal(self, hypotheses: Sequence[Z], p: Product, kind: Kind) -> Product | None:
         """The normal form, or None for a product that contributes nothing."""
-        guards = _flat(p.guards)
+        guards = _flat([z3.simplify(g) for g in p.guards])
         p = replace(p, guards=tuple(guards))
         while True:
             ranges = [b.range() for b in p.binders]

@@ -25,6 +25,11 @@ FLOOR: Any = z3.Function("floor", REAL, REAL)
 RESIZED: Any = z3.Function("resized", INT, REAL, INT)
 TABLE = {name: z3.Function(name, REAL, REAL) for name in ("erf", "tanh", "sin", "cos")}
 
+KNOWN = frozenset(["exp", "log", "sqrt", "inverse", "pow", "floor", "resized", "resize_index"])
+
+PARTIAL = frozenset(["inverse", "log", "sqrt", "pow"])
+"""Functions that have no real value somewhere."""
+
 
 class TimeUp(Exception):
     """The rule's total time is spent."""
@@ -39,12 +44,13 @@ class Solver:
     queries: int = 0
     unknowns: int = 0
     cache: dict[tuple[int, ...], bool] = field(default_factory=dict[tuple[int, ...], bool])
+    walked: dict[int, list[Z]] = field(default_factory=dict[int, list[Z]])
     kept: list[Z] = field(default_factory=list[Z])
     """Terms of cached questions, kept alive so that their ids stay theirs."""
 
     def proves(self, hypotheses: Sequence[Z], goal: Z, limit: float | None = None) -> bool:
         """Whether the goal follows; False also when Z3 does not know."""
-        if z3.is_true(goal):
+        if z3.is_true(goal) or _stated(hypotheses, goal):
             return True
         key = (*sorted({h.get_id() for h in hypotheses}), -1, goal.get_id())
         known = self.cache.get(key)
@@ -59,6 +65,17 @@ class Solver:
         answer = self._check(list(hypotheses), limit)
         return True if answer == z3.sat else False if answer == z3.unsat else None
 
+    def facts(self, terms: Sequence[Z]) -> list[Z]:
+        """`facts_about` the terms; the walk over each term is done once."""
+        relevant: dict[int, Z] = {}
+        for term in terms:
+            key = term.get_id()
+            if key not in self.walked:
+                self.kept.append(term)
+                self.walked[key] = [a for a in applications([term]) if has_facts(a.decl().name())]
+            relevant.update({a.get_id(): a for a in self.walked[key]})
+        return facts_about(list(relevant.values())) if relevant else []
+
     def _check(self, assertions: list[Z], limit: float | None) -> Any:
         left = self.deadline - time.monotonic()
         if left <= 0:
@@ -68,10 +85,22 @@ class Solver:
         solver.set("timeout", max(1, int(1000 * min(limit or self.query_limit, left))))
         solver.set("random_seed", 1)
         solver.add(*assertions)
-        solver.add(*facts_about(assertions))
+        solver.add(*self.facts(assertions))
         answer = solver.check()
         self.unknowns += answer == z3.unknown
         return answer
+
+
+def _stated(hypotheses: Sequence[Z], goal: Z) -> bool:
+    """Whether every conjunct of the goal stands among the hypotheses' conjuncts."""
+    known: set[int] = set()
+    for h in hypotheses:
+        known.update(c.get_id() for c in _conjuncts(h))
+    return all(c.get_id() in known for c in _conjuncts(goal))
+
+
+def _conjuncts(e: Z) -> list[Z]:
+    return [c for part in e.children() for c in _conjuncts(part)] if z3.is_and(e) else [e]
 
 
 def applications(terms: Iterable[Z]) -> list[Z]:
@@ -99,15 +128,18 @@ def applications(terms: Iterable[Z]) -> list[Z]:
     return found
 
 
-def facts_about(terms: Sequence[Z]) -> list[Z]:
-    """Guarded facts about the functions that occur in `terms`.
+def has_facts(name: str) -> bool:
+    """Whether `facts_about` knows something about applications of the function."""
+    return name in KNOWN or name.startswith(("flat/", "unflat/"))
+
+
+def facts_about(apps: Sequence[Z]) -> list[Z]:
+    """Guarded facts about the given applications of functions.
 
     Sources: the functions' definitions over the reals. `flat`/`unflat` are row-major index maps; `resize_index` is ONNX's
     nearest coordinate, which stays within the input.
     """
-    apps = applications(terms)
     out: list[Z] = []
-    squares: list[Z] = []
     flats = [a for a in apps if a.decl().name().startswith("flat/")]
     for a in apps:
         name = a.decl().name()
@@ -123,7 +155,6 @@ def facts_about(terms: Sequence[Z]) -> list[Z]:
             case "sqrt":
                 out.append(z3.Implies(x >= 0, z3.And(a >= 0, a * a == x)))
                 out.append(z3.Implies(x > 0, a > 0))
-                squares.append(a)
             case "inverse":
                 out.append(z3.Implies(x != 0, a * x == 1))
                 out.append(z3.Implies(x > 0, a > 0))

@@ -187,11 +187,15 @@ class ProofTarget(Target):
                 x = self.algebra.value(as_sum(args[0]))
                 return as_sum(z3.If(x > 0, z3.RealVal(1), z3.If(x < 0, z3.RealVal(-1), z3.RealVal(0))))
             case "exp" | "log" | "sqrt" | "floor" | "erf" | "tanh" | "sin" | "cos":
-                x = z3.simplify(self.algebra.value(as_sum(args[0])), som=True)
+                x = tidy(self.algebra.value(as_sum(args[0])))
+                if name in ("log", "sqrt"):
+                    self.need(_number(z3.simplify(x > 0 if name == "log" else x >= 0)), span, f"the operand of {name}", "divisor")
                 table = {"exp": facts.EXP, "log": facts.LOG, "sqrt": facts.SQRT, "floor": facts.FLOOR}
                 return as_sum(table.get(name, facts.TABLE.get(name))(x))
             case "pow":
-                x, y = (z3.simplify(self.algebra.value(as_sum(a)), som=True) for a in args)
+                x, y = (tidy(self.algebra.value(as_sum(a))) for a in args)
+                if not (z3.is_rational_value(y) and y.as_fraction().denominator == 1 and y.as_fraction() >= 0):
+                    self.need(_number(z3.simplify(x > 0)), span, "the base of a power", "divisor")
                 return as_sum(facts.POW(x, y))
             case "cast":
                 return self._cast(args, span)
@@ -299,10 +303,9 @@ class ProofTarget(Target):
         raise Mismatch(f"{e.kind} has no meaning here", e.span)
 
     def _nonempty(self, binders: Sequence[Binder], where: Z | None) -> Z:
-        holds = [b.range() for b in binders] + ([] if where is None else [where])
         if where is None:
             return conj(b.bound >= 1 for b in binders)
-        return z3.Exists([b.variable for b in binders], conj(holds))
+        return self.algebra.symbol("sum", Sum((Product(tuple(binders), (where,), z3.RealVal(1)),))) != 0
 
     def _quantified(self, e: s.Reduce, binders: Sequence[Binder], env: Environment) -> Value:
         inside = [b.range() for b in binders]
@@ -316,9 +319,17 @@ class ProofTarget(Target):
         return z3.Exists(names, z3.And(domain, _z(body)))
 
 
+def tidy(value: Z) -> Z:
+    """The polynomial's normal form; left alone where a partial function occurs in it, so that none is simplified away
+    before its domain was looked at."""
+    if any(a.decl().name() in facts.PARTIAL for a in facts.applications([value])):
+        return value
+    return z3.simplify(value, som=True)
+
+
 def inverse(value: Z) -> Z:
     """`1/value`, taken apart over products and powers of numbers; meaningful where the divisor is not zero."""
-    value = z3.simplify(value, som=True)
+    value = tidy(value)
     if z3.is_rational_value(value) and value.as_fraction() != 0:
         return real(1 / value.as_fraction())
     if z3.is_mul(value):

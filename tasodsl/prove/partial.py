@@ -1,0 +1,122 @@
+"""Is the rewrite side defined wherever the match side is?
+
+Divisions, logarithms, roots, powers and extremes over a window have no value somewhere. A place on the rewrite side where
+that cannot be excluded is accepted only when the match side computes the very same thing there: the same function of a
+provably equal operand, on the way to the same entry of the same output. So the look is at the outputs' entries, unfolded.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import z3
+
+from tasodsl.prove.cases import Case
+from tasodsl.prove.equal import Equality
+from tasodsl.prove.reals import Algebra, Sum, Z, substitute
+from tasodsl.prove.reals import replace as put
+from tasodsl.prove.solver import PARTIAL, Solver, applications
+
+MAX_BOUND = 6
+"""More bound indices around one partial function than this are not matched."""
+
+
+@dataclass(frozen=True, slots=True)
+class Atom:
+    """An application of a partial function, with the conditions under which it is computed and the indices bound there."""
+
+    term: Z
+    context: tuple[Z, ...]
+    bound: tuple[Z, ...]
+
+
+def defined(case: Case, solver: Solver, equality: Equality) -> bool:
+    """Whether every partial application in the rewritten outputs is defined, or is computed by the match side as well."""
+    for _, left, right, _ in case.outputs:
+        if not isinstance(left.value, Sum) or not isinstance(right.value, Sum):
+            return False
+        within = [z3.And(p >= 0, p < d) for p, d in zip(left.params, left.shape, strict=True)]
+        hypotheses = [*case.hypotheses, *within]
+        entry = substitute(right.value, list(zip(right.params, left.params, strict=True)), case.algebra.index)
+        known = list(atoms(left.value, case.algebra))
+        for atom in atoms(entry, case.algebra):
+            here = [*hypotheses, *atom.context]
+            if not _in_domain(here, atom.term, solver) and not any(
+                _computed(here, atom, other, solver, equality) for other in known
+            ):
+                return False
+    return True
+
+
+def atoms(value: Sum, algebra: Algebra) -> Iterator[Atom]:
+    """The partial applications in an entry, reduction symbols unfolded."""
+    stack: list[tuple[Sum, tuple[Z, ...], tuple[Z, ...]]] = [(value, (), ())]
+    while stack:
+        current, context, bound = stack.pop()
+        for p in current.products:
+            inside = (*context, *(b.range() for b in p.binders), *p.guards)
+            names = (*bound, *(b.variable for b in p.binders))
+            for app in _apps_and_symbols([p.body, *p.guards], algebra):
+                symbol = algebra.symbols.get(app.decl().name())
+                if symbol is None:
+                    yield Atom(app, inside, names)
+                    continue
+                if symbol.kind != "sum":
+                    yield Atom(app, inside, names)
+                stack.append((symbol.at(app.children(), algebra.index), inside, names))
+
+
+def _apps_and_symbols(terms: Sequence[Z], algebra: Algebra) -> list[Z]:
+    found = [a for a in applications(terms) if a.decl().name() in PARTIAL or a.decl().name() in algebra.symbols]
+    seen: set[int] = set()
+    stack = list(terms)
+    while stack:
+        x = stack.pop()
+        if x.get_id() in seen:
+            continue
+        seen.add(x.get_id())
+        if z3.is_const(x):
+            if x.decl().name() in algebra.symbols:
+                found.append(x)
+        elif z3.is_app(x):
+            stack.extend(x.children())
+    return found
+
+
+def _in_domain(hypotheses: Sequence[Z], term: Z, solver: Solver) -> bool:
+    match term.decl().name():
+        case "inverse":
+            return solver.proves(hypotheses, term.arg(0) != 0)
+        case "log":
+            return solver.proves(hypotheses, term.arg(0) > 0)
+        case "sqrt":
+            return solver.proves(hypotheses, term.arg(0) >= 0)
+        case "pow":
+            y = term.arg(1)
+            if z3.is_rational_value(y) and y.as_fraction().denominator == 1 and y.as_fraction() >= 0:
+                return True
+            return solver.proves(hypotheses, term.arg(0) > 0)
+        case _:
+            return False
+
+
+def _computed(hypotheses: Sequence[Z], atom: Atom, other: Atom, solver: Solver, equality: Equality) -> bool:
+    """Whether the match side's `other`, at some matching of its bound indices, is `atom`, and is computed here."""
+    a, b = atom.term, other.term
+    symbols = equality.algebra.symbols
+    if a.decl().name() in symbols:
+        if b.decl().name() not in symbols:
+            return False
+    elif not a.decl().eq(b.decl()):
+        return False
+    if len(other.bound) > MAX_BOUND or len(other.bound) > len(atom.bound):
+        return False
+    for chosen in itertools.permutations(atom.bound, len(other.bound)):
+        pairs = list(zip(other.bound, chosen, strict=True))
+        if not all(solver.proves(hypotheses, put(c, pairs)) for c in other.context):
+            continue
+        if equality.same_value(hypotheses, a, put(b, pairs)):
+            return True
+    return False
