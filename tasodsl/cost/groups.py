@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from tasodsl.graph.graph import Graph, Node
+from tasodsl.graph.graph import Graph, Node, NodeId
 
 CONV_ACTIVATIONS = ("Relu", "Clip", "LeakyRelu", "Sigmoid", "Tanh", "HardSigmoid")
 GEMM_ACTIVATIONS = ("Relu", "LeakyRelu", "Sigmoid", "Tanh", "Clip")
@@ -46,96 +46,98 @@ JOINS: Mapping[tuple[str, str], str] = MappingProxyType(
 RESIDUAL = frozenset({"Add", "Sum"})
 """A convolution adds another value of its output's shape while it writes: these cost nothing behind one."""
 
-
-def absorbed(graph: Graph, node: Node) -> bool:
-    """Whether the runtime executes `node` as a part of its reader's group."""
-    reader = _only_reader(graph, node)
-    return reader is not None and _join(graph, reader)[0] is node
-
-
-def anchor(graph: Graph, node: Node) -> Node:
-    """The last node of the group that `node` is in."""
-    while absorbed(graph, node):
-        node = graph.nodes[graph.reader_ids(node.id)[0]]
-    return node
-
-
-def chain(graph: Graph, node: Node) -> tuple[Node, ...]:
-    """The group that ends at `node`, first node first."""
-    parts = [node]
-    while (previous := _join(graph, parts[-1])[0]) is not None:
-        parts.append(previous)
-    return tuple(reversed(parts))
-
-
-def bare(graph: Graph, nodes: tuple[Node, ...]) -> list[Node]:
-    """The group without what costs nothing, so that a graph before and after a fold has one kernel and one time.
-
-    The runtime adds a residual and a bias while the convolution writes, and folds what `FOLDED_INTO_CONV` lists into
-    its weights.
-    """
-    kept: list[Node] = []
-    now: dict[str, str] = {}
-    is_conv = any(n.op_type == "Conv" for n in nodes)
-    for node in nodes:
-        if kept and (is_residual(graph, node) or (is_conv and node.op_type in FOLDED_INTO_CONV)):
-            now[node.id] = kept[-1].id
-        else:
-            inputs = tuple(now.get(v, v) for v in node.inputs)
-            kept.append(replace(node, inputs=inputs[:2] if node.op_type == "Conv" else inputs))
-    return kept
-
-
-def is_residual(graph: Graph, node: Node) -> bool:
-    """Whether `node` adds two computed values of one shape."""
-    if node.op_type not in RESIDUAL or len(node.inputs) != 2 or any(v in graph.constants for v in node.inputs):
-        return False
-    left, right = (graph.shape(v) for v in node.inputs)
-    return left is not None and left == right
-
-
-def _join(graph: Graph, node: Node) -> tuple[Node | None, str]:
-    """The producer that `node` joins, and the kind of the group that ends at `node`."""
-    if node.defined and node.op_type in _READERS:
-        for value in node.inputs:
-            producer = graph.producer_node(value) if value else None
-            if producer is None or _only_reader(graph, producer) is not node or node.inputs.count(value) > 1:
-                continue
-            kind = _join(graph, producer)[1]
-            if kind == "Conv" and is_residual(graph, node):
-                return producer, "residual"
-            joined = JOINS.get((kind, node.op_type))
-            if joined is None or (node.op_type in BY_CONSTANT and not _others_constant(graph, node, value)):
-                continue
-            if kind == "Conv" and node.op_type in BY_CONSTANT and not _is_by_channel(graph, node, value):
-                continue
-            return producer, joined
-    if node.op_type == "Conv" and node.inputs[1] not in graph.constants:
-        return None, "convolution with computed weights"
-    return None, node.op_type
-
-
 _READERS = frozenset(op for _, op in JOINS) | RESIDUAL
 
 
-def _only_reader(graph: Graph, node: Node) -> Node | None:
-    """The one node that reads the one value that `node` makes."""
-    if not node.defined or len(node.outputs) != 1 or graph.is_output(node.outputs[0]):
-        return None
-    readers = graph.reader_ids(node.outputs[0])
-    return graph.nodes[readers[0]] if len(readers) == 1 else None
+class Groups:
+    """The groups of one graph, found as they are asked for."""
 
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self._joins: dict[NodeId, tuple[Node | None, str]] = {}
 
-def _others_constant(graph: Graph, node: Node, value: str) -> bool:
-    return all(v == value or v in graph.constants for v in node.inputs)
+    def absorbed(self, node: Node) -> bool:
+        """Whether the runtime executes `node` as a part of its reader's group."""
+        reader = self._only_reader(node)
+        return reader is not None and self._join(reader)[0] is node
 
+    def anchor(self, node: Node) -> Node:
+        """The last node of the group that `node` is in."""
+        while (reader := self._only_reader(node)) is not None and self._join(reader)[0] is node:
+            node = reader
+        return node
 
-def _is_by_channel(graph: Graph, node: Node, value: str) -> bool:
-    """Whether the constant operand has one element a channel of the image `value`, or one in all for a product."""
-    other = next((v for v in node.inputs if v != value), value)
-    constant, channels = graph.constants.get(other), graph.dim(value, 1)
-    if constant is None:
-        return False
-    if node.op_type == "Mul" and constant.shape in ((), (1,)):
-        return True
-    return constant.shape in ((channels, 1, 1), (1, channels, 1, 1))
+    def chain(self, node: Node) -> tuple[Node, ...]:
+        """The group that ends at `node`, first node first."""
+        parts = [node]
+        while (previous := self._join(parts[-1])[0]) is not None:
+            parts.append(previous)
+        return tuple(reversed(parts))
+
+    def is_residual(self, node: Node) -> bool:
+        """Whether `node` adds two computed values of one shape."""
+        if node.op_type not in RESIDUAL or len(node.inputs) != 2 or any(v in self.graph.constants for v in node.inputs):
+            return False
+        left, right = (self.graph.shape(v) for v in node.inputs)
+        return left is not None and left == right
+
+    def bare(self, nodes: tuple[Node, ...]) -> list[Node]:
+        """The group without what costs nothing, so that a graph before and after a fold has one kernel and one time.
+
+        The runtime adds a residual and a bias while the convolution writes, and folds what `FOLDED_INTO_CONV` lists
+        into its weights.
+        """
+        kept: list[Node] = []
+        now: dict[str, str] = {}
+        is_conv = any(n.op_type == "Conv" for n in nodes)
+        for node in nodes:
+            if kept and (self.is_residual(node) or (is_conv and node.op_type in FOLDED_INTO_CONV)):
+                now[node.id] = kept[-1].id
+            else:
+                inputs = tuple(now.get(v, v) for v in node.inputs)
+                kept.append(replace(node, inputs=inputs[:2] if node.op_type == "Conv" else inputs))
+        return kept
+
+    def _join(self, node: Node) -> tuple[Node | None, str]:
+        """The producer that `node` joins, and the kind of the group that ends at `node`."""
+        known = self._joins.get(node.id)
+        if known is None:
+            known = self._joins[node.id] = self._find_join(node)
+        return known
+
+    def _find_join(self, node: Node) -> tuple[Node | None, str]:
+        if node.defined and node.op_type in _READERS:
+            for value in node.inputs:
+                producer = self.graph.producer_node(value) if value else None
+                if producer is None or self._only_reader(producer) is not node or node.inputs.count(value) > 1:
+                    continue
+                kind = self._join(producer)[1]
+                if kind == "Conv" and self.is_residual(node):
+                    return producer, "residual"
+                joined = JOINS.get((kind, node.op_type))
+                if joined is not None and self._other_operands_allow(kind, node, value):
+                    return producer, joined
+        if node.op_type == "Conv" and node.inputs[1] not in self.graph.constants:
+            return None, "convolution with computed weights"
+        return None, node.op_type
+
+    def _only_reader(self, node: Node) -> Node | None:
+        """The one node that reads the one value that `node` makes."""
+        if not node.defined or len(node.outputs) != 1 or node.outputs[0] in self.graph.output_set:
+            return None
+        readers = self.graph.reader_ids(node.outputs[0])
+        return self.graph.nodes[readers[0]] if len(readers) == 1 else None
+
+    def _other_operands_allow(self, kind: str, node: Node, value: str) -> bool:
+        """Whether the operands other than `value` let `node` join: constant, and for a convolution one a channel."""
+        if node.op_type not in BY_CONSTANT:
+            return True
+        others = [self.graph.constants.get(v) for v in node.inputs if v != value]
+        if kind != "Conv":
+            return None not in others
+        constant, channels = others[0], self.graph.dim(value, 1)
+        if constant is None:
+            return False
+        if node.op_type == "Mul" and constant.shape == ():
+            return True
+        return constant.shape in ((channels, 1, 1), (1, channels, 1, 1))

@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 
-from tasodsl.cost.groups import absorbed, anchor, bare, chain, is_residual
+from tasodsl.cost.groups import Groups
 from tasodsl.cost.kernel import CannotMeasure, Kernel, kernel_model, kernel_of
+from tasodsl.cost.layout import Layout, Measured
 from tasodsl.cost.profile import calibrated, kernel_seconds, reorder_model
 from tasodsl.cost.roofline import NO_WORK, RooflineCost
 from tasodsl.cost.sizes import NoSize, Sizes, representative
 from tasodsl.cost.table import CostTable, cpu_name
-from tasodsl.graph.dims import Shape
 from tasodsl.graph.graph import Graph, Node
 from tasodsl.runtime import RuntimeRefused, runtime_version
 
@@ -27,21 +26,7 @@ FUSION_REACH = 4
 """How many nodes away a change can alter what a node costs."""
 DISPATCH_SECONDS = 1e-6
 """What the runtime spends on a node that only gives its operand another shape."""
-LAYOUT_KEEPING = frozenset({"Relu", "Sigmoid", "Tanh", "HardSigmoid", "Add", "Sum", "Mul", "Concat"})
-"""Operators that work on the blocked layout when all their operands have it."""
-LAYOUT_DEPTH = 4
-"""How far back the layout of a value is looked for before it is taken to be blocked."""
-
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """A kernel's seconds without reorders, and whether it reads and writes blocked images."""
-
-    seconds: float
-    blocked_in: bool = False
-    blocked_out: bool = False
 
 
 class OnnxruntimeCost:
@@ -66,6 +51,7 @@ class OnnxruntimeCost:
         self.estimated: Counter[str] = Counter()
         """Operators whose cost is an estimate, because they cannot be run on their own."""
         self._known: dict[tuple[Node, ...], Measured] = {}
+        self._last: Layout | None = None
         self._sizes: Sizes | None = None
         self._dims, self._observed = dims, observed
 
@@ -83,19 +69,27 @@ class OnnxruntimeCost:
             return 0.0
         if node.op_type in NO_WORK:
             return DISPATCH_SECONDS
-        if absorbed(graph, node):
+        layout = self._layout(graph)
+        groups = layout.groups
+        if groups.absorbed(node):
             return 0.0
-        nodes = chain(graph, node)
+        nodes = groups.chain(node)
         measured = self._group(graph, nodes)
         seconds = measured.seconds
         for part in nodes[1:]:
-            if is_residual(graph, part) and not all(self._blocked(graph, v) for v in part.inputs):
+            if groups.is_residual(part) and not all(layout.blocked(v) for v in part.inputs):
                 seconds += self._group(graph, (part,)).seconds
-        if measured.blocked_in and self._pays_reorder(graph, nodes):
+        if measured.blocked_in and layout.pays_reorder(nodes):
             seconds += self._reorder(graph, nodes[0].inputs[0], "ReorderInput")
-        if self._blocked(graph, node.id) and self._wanted_plain(graph, node.id):
+        if layout.is_reordered_back(node.id):
             seconds += self._reorder(graph, node.id, "ReorderOutput")
         return seconds
+
+    def _layout(self, graph: Graph) -> Layout:
+        """What is known of the graph asked about last: a search asks about many nodes of one graph in a row."""
+        if self._last is None or self._last.graph is not graph:
+            self._last = Layout(Groups(graph), self._group)
+        return self._last
 
     def sizes(self, graph: Graph) -> Sizes:
         """The sizes at which kernels are measured, chosen on the first graph."""
@@ -111,7 +105,7 @@ class OnnxruntimeCost:
 
     def _look_up(self, graph: Graph, nodes: tuple[Node, ...]) -> Measured:
         try:
-            kernel = kernel_of(graph, bare(graph, nodes), self.sizes(graph))
+            kernel = kernel_of(graph, self._layout(graph).groups.bare(nodes), self.sizes(graph))
             seconds = self.table.get(self.environment, kernel.key)
             layout = self.table.get(self.environment, _layout_key(kernel))
             if seconds is not None and layout is not None:
@@ -159,49 +153,6 @@ class OnnxruntimeCost:
             return 0.0
         return known
 
-    def _blocked(self, graph: Graph, value: str, depth: int = LAYOUT_DEPTH) -> bool:
-        """Whether the runtime holds `value` in the blocked layout."""
-        producer = graph.producer_node(value)
-        if producer is None or not producer.defined or not _is_image(graph.shape(value)):
-            return False
-        if depth == 0:
-            return True
-        if producer.op_type in LAYOUT_KEEPING and len(chain(graph, producer)) == 1:
-            shapes = {str(graph.shape(v)) for v in producer.inputs}
-            alike = producer.op_type == "Concat" or len(shapes) == 1
-            return alike and all(self._blocked(graph, v, depth - 1) for v in producer.inputs)
-        if producer.op_type in NO_WORK:
-            return False
-        return self._group(graph, chain(graph, producer)).blocked_out
-
-    def _wanted_plain(self, graph: Graph, value: str) -> bool:
-        """Whether someone reads a blocked value in the plain layout."""
-        return graph.is_output(value) or any(
-            not self._reads_blocked(graph, graph.nodes[r], value) for r in graph.reader_ids(value)
-        )
-
-    def _reads_blocked(self, graph: Graph, reader: Node, value: str) -> bool:
-        if not reader.defined or reader.op_type in NO_WORK:
-            return False
-        nodes = chain(graph, anchor(graph, reader))
-        if reader is not nodes[0] and is_residual(graph, reader):
-            return True
-        if reader.op_type in LAYOUT_KEEPING and len(nodes) == 1:
-            return self._blocked(graph, reader.id)
-        return nodes[0].inputs[0] == value and self._group(graph, nodes).blocked_in
-
-    def _pays_reorder(self, graph: Graph, nodes: Sequence[Node]) -> bool:
-        """Whether the group's operand is plain and this group is the first reader that wants it blocked."""
-        value = nodes[0].inputs[0]
-        if self._blocked(graph, value):
-            return False
-        for other in graph.reader_ids(value):
-            if other == nodes[0].id:
-                break
-            if self._reads_blocked(graph, graph.nodes[other], value):
-                return False
-        return True
-
 
 def _layout_key(kernel: Kernel) -> str:
     return f"layout {kernel.key}"
@@ -210,7 +161,3 @@ def _layout_key(kernel: Kernel) -> str:
 def _all_constant(graph: Graph, node: Node) -> bool:
     """The runtime folds such a node when it loads the model."""
     return all(v in graph.constants for v in node.operands())
-
-
-def _is_image(shape: Shape | None) -> bool:
-    return shape is not None and len(shape) == 4

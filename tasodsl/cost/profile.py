@@ -46,9 +46,9 @@ def _profile(model: bytes, feed: Feed, threads: int) -> list[list[KernelEvent]]:
 
 
 def _typical(events: Sequence[KernelEvent]) -> float:
-    """The mean of the faster half: what slows a call down is other work on the machine, never the kernel itself."""
+    """The mean of the fastest third: what slows a call down is other work on the machine, never the kernel itself."""
     times = sorted(e.seconds for e in events)
-    return statistics.fmean(times[: (len(times) + 1) // 2])
+    return statistics.fmean(times[: (len(times) + 2) // 3])
 
 
 def calibrated(threads: int) -> float:
