@@ -14,6 +14,7 @@ from hashlib import sha256
 import numpy as np
 
 from tasodsl.graph.dim_values import DimTensor, constant_dims, follow
+from tasodsl.graph.dims import Shape
 from tasodsl.graph.fold import call_of, folded, is_deterministic
 from tasodsl.graph.graph import Constant, Graph, Node, NodeId, ValueInfo, fresh_name
 from tasodsl.graph.lower import CannotLower
@@ -207,6 +208,8 @@ def _shape_arithmetic(state: _State) -> None:
             constant = _dims_constant(numbers, elements)
             _become_constants(state, node, {node_id: constant})
             state.done["shape arithmetic"] += 1
+        elif node.op_type in ("Slice", "Gather", "Squeeze", "Unsqueeze"):
+            _drop_casts(state, node)
 
 
 def _dims_constant(numbers: tuple[int, ...], like: DimTensor) -> Constant:
@@ -214,37 +217,56 @@ def _dims_constant(numbers: tuple[int, ...], like: DimTensor) -> Constant:
 
 
 def _constant_target(state: _State, node: Node, dims_of: Callable[[str], DimTensor | None]) -> None:
-    """A computed shape operand with one unknown dimension is a constant with -1 in its place.
-
-    That holds only where no other dimension can be zero.
-    """
+    """Let a Reshape take a constant instead of a computed shape: 0 copies a dimension, -1 stands for an unknown one."""
     graph = state.graph
     if len(node.inputs) != 2 or node.inputs[1] in graph.constants:
         return
-    target = dims_of(node.inputs[1])
-    shape = graph.shape(node.inputs[0])
+    target, shape = dims_of(node.inputs[1]), graph.shape(node.inputs[0])
     if target is None or shape is None:
         return
-    allow_zero = dict(node.attributes).get("allowzero", 0) == 1
-    numbers: list[int] = []
-    for i, d in enumerate(target.elements):
-        if isinstance(d, int):
-            numbers.append(d)
-        elif not allow_zero and i < len(shape) and shape[i] == d:
-            numbers.append(0)
-        else:
-            numbers.append(-1)
-    copied = [i for i, d in enumerate(target.elements) if not isinstance(d, int) and numbers[i] == 0]
-    if len(copied) == 1 and -1 not in numbers:
-        numbers[copied[0]] = -1
-        copied = []
-    if numbers.count(-1) > 1 or (-1 in numbers and 0 in numbers) or (0 in numbers and len(copied) != numbers.count(0)):
+    numbers = _target_numbers(target.elements, shape, dict(node.attributes).get("allowzero", 0) == 1)
+    if numbers is None:
         return
-    constant = _dims_constant(tuple(numbers), target)
+    constant = _dims_constant(numbers, target)
     name = fresh_name("Constant", constant.key)
     info = {name: ValueInfo(constant.dtype, constant.shape)}
     made = replace(node, inputs=(node.inputs[0], name))
     state.graph = graph.rewrite([node.id], [made], constants={name: constant}, info=info)
+    state.done["shape arithmetic"] += 1
+
+
+def _target_numbers(elements: Shape, shape: Shape, allow_zero: bool) -> tuple[int, ...] | None:
+    """Numbers that say what the elements say for every size; None when there are none.
+
+    A new -1 must not stand beside a 0: the runtime refuses that for tensors without elements, where the elements that
+    it replaces were good.
+    """
+    unknown = [i for i, d in enumerate(elements) if not isinstance(d, int)]
+    numbers = [d if isinstance(d, int) else -1 for d in elements]
+    if len(unknown) == 1 and numbers.count(-1) == 1 and 0 not in numbers:
+        return tuple(numbers)
+    for i in unknown:
+        if allow_zero or i >= len(shape) or shape[i] != elements[i]:
+            return None
+        numbers[i] = 0
+    return tuple(numbers)
+
+
+def _drop_casts(state: _State, node: Node) -> None:
+    """Pick dimensions from the tensor itself instead of from its cast, where they are cast back anyway."""
+    graph = state.graph
+    cast = graph.producer_node(node.inputs[0])
+    if cast is None or cast.op_type != "Cast" or not cast.defined or _keeps_name(graph, node.id):
+        return
+    source = cast.inputs[0]
+    back = [graph.nodes[r] for r in graph.reader_ids(node.id)]
+    if not all(b.op_type == "Cast" and b.defined and b.attribute("to") == graph.dtype(source) for b in back):
+        return
+    name = fresh_name(node.op_type, repr((node.attributes, source, node.inputs[1:], node.id)))
+    made = replace(node, inputs=(source, *node.inputs[1:]), outputs=(name,))
+    info = {name: ValueInfo(graph.dtype(source), graph.shape(node.id))}
+    removed = [node.id, *(b.id for b in back)]
+    state.graph = graph.rewrite(removed, [made], info=info, redirected={b.id: name for b in back})
     state.done["shape arithmetic"] += 1
 
 
