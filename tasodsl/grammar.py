@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from lark import Lark, Token, Tree, UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+from lark import Lark, Token, Tree, UnexpectedInput
 
 from tasodsl.resources import grammar_path
 
@@ -44,13 +44,12 @@ def parse_text(text: str) -> Node | Stop:
         return _stop(text, error)
 
 
-def _stop(text: str, error: Any) -> Stop:
-    kind: type[object] = type(error)
-    bad: Token | None = error.token if kind is UnexpectedToken else None
+def _stop(text: str, error: UnexpectedInput) -> Stop:
+    bad: Token | None = getattr(error, "token", None)
     position = len(text)
-    if kind is UnexpectedCharacters:
-        position = int(error.pos_in_stream or 0)
-    elif bad is not None and bad.type != "$END":
+    if bad is None:
+        position = int(getattr(error, "pos_in_stream", None) or 0)
+    elif bad.type != "$END":
         position = bad.start_pos or 0
     state = parser().parse_interactive(text)
     good: list[Token] = []

@@ -49,6 +49,13 @@ def parts(decl: s.AnyDecl) -> list[Part]:
             ]
 
 
+def name_span(decl: s.AnyDecl) -> Span:
+    """Where the name of a declaration stands."""
+    span = decl.span
+    start = span.source.text.find(decl.name, span.start + 1, span.end)
+    return Span(span.source, start, start + len(decl.name)) if start >= 0 else span
+
+
 def head_end(decl: s.AnyDecl) -> int:
     """Where the head of a parsed declaration ends in its source, as far as its trees tell."""
     match decl:
