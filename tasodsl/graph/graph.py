@@ -17,7 +17,7 @@ import immutables
 import numpy as np
 import onnx
 
-from tasodsl.graph.dims import Dim, Shape
+from tasodsl.graph.dims import Dim, Shape, Undecided, substitute
 from tasodsl.graph.dtypes import numpy_dtype
 
 AttributeValue = int | float | str | bool | tuple[int, ...] | tuple[float, ...] | tuple[str, ...]
@@ -215,6 +215,14 @@ class Graph:
     def dim(self, value: str, axis: int) -> Dim | None:
         shape = self.shape(value)
         return None if shape is None else shape[axis]
+
+    def concrete(self, d: Dim) -> int | None:
+        """The number that `sizes` gives for the dimension; None when it leaves a symbol open."""
+        try:
+            number = substitute(d, self.sizes)
+        except Undecided:
+            return None
+        return number if isinstance(number, int) else None
 
     def reaches(self, start: str, targets: Iterable[str]) -> bool:
         """Whether any of `targets` is `start` or is computed from it."""

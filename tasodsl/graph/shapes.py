@@ -85,10 +85,8 @@ def describe(
     results: list[ValueInfo] = []
     for index, output in enumerate(node.outputs):
         dtype, partial = _from_type(types[index], names)
-        if index == 0 and (partial is None or None in partial):
-            sharper = _sharper(node, infos, dims_of)
-            if partial is None or (sharper is not None and len(sharper) == len(partial)):
-                partial = _merged(partial, sharper)
+        if index == 0:
+            partial = _merged(_sharper(node, infos, dims_of), partial)
         results.append(ValueInfo(dtype, named_shape(output, partial)))
     return results
 
@@ -100,10 +98,11 @@ def named_shape(value: str, partial: PartialShape | None) -> Shape | None:
     return tuple(symbol(f"{value}.{i}") if d is None else d for i, d in enumerate(partial))
 
 
-def _merged(known: PartialShape | None, sharper: PartialShape | None) -> PartialShape | None:
-    if known is None or sharper is None:
-        return sharper
-    return tuple(s if k is None else k for k, s in zip(known, sharper, strict=True))
+def _merged(ours: PartialShape | None, theirs: PartialShape | None) -> PartialShape | None:
+    """Our own formulas go first: ONNX's inference for old opsets ignores some axes. Numbers go before symbols."""
+    if ours is None or theirs is None or len(ours) != len(theirs):
+        return theirs if ours is None else ours
+    return tuple(t if o is None or isinstance(t, int) else o for o, t in zip(ours, theirs, strict=True))
 
 
 def _to_type(info: ValueInfo, names: dict[str, SymDim]) -> onnx.TypeProto:
@@ -163,12 +162,28 @@ def _sharper(
         if node.op_type == "ConstantOfShape" and node.inputs:
             target = dims_of(node.inputs[0])
             return None if target is None else target.elements
+        if not node.defined and node.op_type in ("Conv", "ConvTranspose", "MaxPool", "AveragePool"):
+            return _same_padded(node, shapes[0], shapes[1] if len(shapes) > 1 else None)
         formula = FORMULAS.get(node.op_type) if node.defined else None
         if formula is None or any(s is None for s in shapes):
             return None
         return formula([s for s in shapes if s is not None], dict(node.attributes))
     except Undecided:
         return None
+
+
+def _same_padded(node: Node, x: Shape | None, w: Shape | None) -> PartialShape | None:
+    """What is sure of a window over any number of axes whose padding is not known: `SAME` tells even the sizes."""
+    if x is None or len(x) < 2:
+        return None
+    attributes = dict(node.attributes)
+    strides = attributes.get("strides", (1,) * (len(x) - 2))
+    assert isinstance(strides, tuple)
+    channels = {"Conv": None if w is None else w[0], "ConvTranspose": None}.get(node.op_type, x[1])
+    sizes: list[Dim | None] = [None] * (len(x) - 2)
+    if node.op_type != "ConvTranspose" and str(attributes.get("auto_pad")).startswith("SAME"):
+        sizes = [(d + int(s) - 1) // int(s) for d, s in zip(x[2:], strides, strict=True)]
+    return (x[0], channels, *sizes)
 
 
 def _reshaped(shape: Shape | None, target: DimTensor | None, allow_zero: bool) -> PartialShape | None:
@@ -314,6 +329,26 @@ def _flatten(shapes: Sequence[Shape], attributes: Attributes) -> Shape:
     return (outer, inner)
 
 
+def _slice(shapes: Sequence[Shape], attributes: Attributes) -> Shape:
+    x = list(shapes[0])
+    rows = (_numbers(attributes, n) for n in ("axes", "starts", "ends", "steps"))
+    for axis, start, end, step in zip(*rows, strict=True):
+        x[axis] = max(-(-(end - start) // step), 0)
+    return tuple(x)
+
+
+def _squeeze(shapes: Sequence[Shape], attributes: Attributes) -> Shape:
+    axes = _numbers(attributes, "axes")
+    return tuple(d for i, d in enumerate(shapes[0]) if i not in axes)
+
+
+def _unsqueeze(shapes: Sequence[Shape], attributes: Attributes) -> Shape:
+    x = list(shapes[0])
+    for axis in _numbers(attributes, "axes"):
+        x.insert(axis, 1)
+    return tuple(x)
+
+
 FORMULAS: Mapping[str, Callable[[Sequence[Shape], Attributes], PartialShape]] = MappingProxyType(
     {
         "Conv": _conv,
@@ -324,6 +359,9 @@ FORMULAS: Mapping[str, Callable[[Sequence[Shape], Attributes], PartialShape]] = 
         "Pad": _pad,
         "Resize": _resize,
         "Flatten": _flatten,
+        "Slice": _slice,
+        "Squeeze": _squeeze,
+        "Unsqueeze": _unsqueeze,
     }
 )
 """Operators whose output sizes are computed from input sizes."""
