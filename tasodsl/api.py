@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tasodsl.errors import UserError
@@ -21,7 +21,7 @@ from tasodsl.files import copy_model, require_writable
 from tasodsl.graph.onnx_in import load_model
 from tasodsl.pipeline import Options, Silent, optimize_model
 from tasodsl.report import Report
-from tasodsl.rulebook import load_rewriter
+from tasodsl.rulebook import load_rulebook
 
 __all__ = ["Model", "Report", "UserError", "export_onnx", "load_onnx", "optimize"]
 
@@ -33,7 +33,8 @@ class Model:
     path: Path
     report: Report | None = None
     """What optimizing gained; None for a model that was only loaded."""
-    _folder: tempfile.TemporaryDirectory[str] | None = None
+    folder: tempfile.TemporaryDirectory[str] | None = None
+    """Keeps the temporary file."""
 
 
 def load_onnx(path: str | os.PathLike[str]) -> Model:
@@ -72,9 +73,12 @@ def optimize(
         seed=seed,
     )
     folder = tempfile.TemporaryDirectory(prefix="tasodsl-")
-    rewriter = load_rewriter(options.rules)
-    outcome = optimize_model(load_model(model.path), model.path, rewriter, options, Path(folder.name), Silent())
-    return Model(outcome.chosen, outcome.report, folder if outcome.chosen != model.path else model._folder)
+    rulebook, carried = load_rulebook(options.rules), load_model(model.path)
+    rewriter = rulebook.rewriter(carried.opset)
+    outcome = optimize_model(carried, model.path, rewriter, options, Path(folder.name), Silent())
+    if outcome.report.kept:
+        return replace(model, report=outcome.report)
+    return Model(outcome.chosen, outcome.report, folder)
 
 
 def export_onnx(model: Model, path: str | os.PathLike[str]) -> None:

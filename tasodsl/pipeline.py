@@ -32,7 +32,7 @@ from tasodsl.graph.save import save_model
 from tasodsl.graph.simplify import simplify
 from tasodsl.match.api import Rewriter
 from tasodsl.report import Report
-from tasodsl.rulebook import load_rewriter
+from tasodsl.rulebook import load_rulebook
 from tasodsl.runtime import Feed, RuntimeRefused, read_model
 from tasodsl.search.backtrack import SearchResult, search
 from tasodsl.search.candidate import Candidate, CostModel
@@ -125,11 +125,11 @@ def optimize_file(
         require_writable(json_file)
     listener = listener or Silent()
     listener.stage("reading rules")
-    rewriter = load_rewriter(options.rules)
+    rules = load_rulebook(options.rules)
     listener.stage("reading the model")
     model = load_model(source)
     with tempfile.TemporaryDirectory(prefix="tasodsl-") as folder:
-        outcome = optimize_model(model, source, rewriter, options, Path(folder), listener)
+        outcome = optimize_model(model, source, rules.rewriter(model.opset), options, Path(folder), listener)
         listener.stage("writing")
         copy_model(outcome.chosen, target)
     if json_file is not None:

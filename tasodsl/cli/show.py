@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
@@ -65,8 +66,9 @@ class Display:
 def report_table(report: Report) -> Table:
     """Before and after, and what was done."""
     table = Table(show_edge=False, pad_edge=False, box=None)
-    for title, justify in (("", "left"), ("before", "right"), ("after", "right"), ("ratio", "right")):
-        table.add_column(title, justify=justify)
+    table.add_column("")
+    for title in ("before", "after", "ratio"):
+        table.add_column(title, justify="right")
     table.add_row("nodes", str(report.nodes_before), str(report.nodes_after), "")
     table.add_row("file", megabytes(report.bytes_before), megabytes(report.bytes_after), "")
     before, after = report.estimated_before, report.estimated_after
@@ -104,8 +106,7 @@ def ratio(before: float, after: float) -> str:
     return f"{before / after:.2f}x" if after > 0 else ""
 
 
-def _counts(table: Table, title: str, counts: object) -> None:
-    assert isinstance(counts, dict)
-    for name, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):  # pyright: ignore
-        table.add_row(f"{title}: {name}", "", str(count), "")  # pyright: ignore
+def _counts(table: Table, title: str, counts: Mapping[str, int]) -> None:
+    for name, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        table.add_row(f"{title}: {name}", "", str(count), "")
         title = " " * len(title)

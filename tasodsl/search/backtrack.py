@@ -35,19 +35,27 @@ class SearchResult:
 
 @dataclass(slots=True)
 class _Finalists:
-    """The best few candidates so far, whole at any moment (an interrupt may come at any moment)."""
+    """The best few candidates so far, whole at any moment (an interrupt may come at any moment).
 
-    first: Candidate
+    Steps of one descent differ by one rewrite: only where a descent ends is a candidate kept. `latest` is the step that
+    the descent at hand has come to.
+    """
+
+    latest: Candidate
     kept: tuple[Candidate, ...] = ()
 
-    def add(self, candidate: Candidate) -> None:
-        others = [c for c in self.kept if c.graph.hash != candidate.graph.hash]
-        ranked = sorted([*others, candidate], key=lambda c: (c.seconds, len(c.graph.nodes)))
-        self.kept = tuple(ranked[:KEPT])
+    def keep(self, candidate: Candidate) -> None:
+        self.kept = self._with(candidate)
+        self.latest = self.kept[0]
 
     @property
     def best(self) -> tuple[Candidate, ...]:
-        return self.kept or (self.first,)
+        return self._with(self.latest)
+
+    def _with(self, candidate: Candidate) -> tuple[Candidate, ...]:
+        others = [c for c in self.kept if c.graph.hash != candidate.graph.hash]
+        ranked = sorted([*others, candidate], key=lambda c: (c.seconds, len(c.graph.nodes)))
+        return tuple(ranked[:KEPT])
 
 
 @dataclass(order=True, slots=True)
@@ -67,17 +75,19 @@ def search(
     first = first_candidate(graph, explorer.cost)
     finalists = _Finalists(first)
 
-    def report(candidate: Candidate | None = None) -> None:
-        if candidate is not None:
-            finalists.add(candidate)
+    def report() -> None:
         if on_progress is not None:
-            best = finalists.best[0]
-            on_progress(Progress(explorer.tried, first.seconds, best.seconds, len(best.applications())))
+            latest = finalists.latest
+            on_progress(Progress(explorer.tried, first.seconds, latest.seconds, len(latest.applications())))
+
+    def step(candidate: Candidate) -> None:
+        finalists.latest = candidate
+        report()
 
     try:
         report()
-        best = descend(explorer, first, report)
-        _backtrack(explorer, best, random.Random(seed), report)
+        finalists.keep(descend(explorer, first, step))
+        _backtrack(explorer, finalists, random.Random(seed), step, report)
     except KeyboardInterrupt:
         return SearchResult(first, finalists.best, explorer.tried, "interrupted")
     return SearchResult(first, finalists.best, explorer.tried, _why_ended(explorer))
@@ -90,9 +100,13 @@ def _why_ended(explorer: Explorer) -> str:
 
 
 def _backtrack(
-    explorer: Explorer, start: Candidate, rng: random.Random, report: Callable[[Candidate | None], None]
+    explorer: Explorer,
+    finalists: _Finalists,
+    rng: random.Random,
+    step: Callable[[Candidate], None],
+    report: Callable[[], None],
 ) -> None:
-    best = accepted(start)
+    best = accepted(finalists.latest)
     seen = {best.graph.hash}
     queue = [_Entry(best.seconds, rng.random(), best)]
     while queue and explorer.may_go_on:
@@ -103,13 +117,13 @@ def _backtrack(
                 return
             after = explorer.attempt(candidate, match)
             if explorer.tried % REPORT_EVERY == 0:
-                report(None)
+                report()
             if after is None or after.graph.hash in seen:
                 continue
             seen.add(after.graph.hash)
             if improves(best, after):
-                best = descend(explorer, after, report)
-                report(best)
+                best = descend(explorer, after, step)
+                finalists.keep(best)
                 seen.add(best.graph.hash)
                 queue = [_Entry(best.seconds, rng.random(), best)]
                 break

@@ -80,8 +80,8 @@ def improves(before: Candidate, after: Candidate) -> bool:
     return gain > noise or (len(after.graph.nodes) < len(before.graph.nodes) and gain >= -noise)
 
 
-def descend(explorer: Explorer, start: Candidate, report: Callable[[Candidate], None]) -> Candidate:
-    """Apply rewrites that improve, the most gainful first, until none does; `report` is told of each step.
+def descend(explorer: Explorer, start: Candidate, step: Callable[[Candidate], None]) -> Candidate:
+    """Apply rewrites that improve, the most gainful first, until none does; `step` is told of each one.
 
     It works in rounds. A round tries every match on one graph, then takes the good ones that do not touch each other.
     Matches far from all changes of a round are not tried again in the next one.
@@ -114,11 +114,11 @@ def descend(explorer: Explorer, start: Candidate, report: Callable[[Candidate], 
             seen.add(after.graph.hash)
             changed |= set(match.nodes) | after.region
             best = accepted(after)
-            report(best)
+            step(best)
         if not changed:
             break
         best = priced_anew(best, explorer.cost)
-        report(best)
+        step(best)
         near = changed | neighbourhood(best.graph, changed, 2)
         useless = {m for m in useless if near.isdisjoint(m.nodes)}
     return best
