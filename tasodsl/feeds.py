@@ -6,14 +6,14 @@ ranges are tried, likely ones first, until the model runs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import ml_dtypes
 import numpy as np
 import onnx
 
-from tasodsl.runtime import Feed, ModelSource, RuntimeRefused, Session, is_array, read_model
+from tasodsl.runtime import Feed, ModelSource, RuntimeRefused, Session, read_model
 
 FREE_SIZES = (64, 32, 224, 16, 8, 128, 4, 2, 1)
 """Sizes tried for a dimension that neither the model nor the person gives, in this order."""
@@ -86,27 +86,6 @@ def make_feeds(model: ModelSource, dims: Mapping[str, int] | None = None, seed: 
             feeds[-1] = other
     checked = [feed for i, feed in enumerate(feeds) if i == 0 or _runs(session, feed) is None]
     return checked or feeds
-
-
-def observed_shapes(model: ModelSource, feed: Feed, values: Collection[str] = ()) -> dict[str, tuple[int, ...]]:
-    """The shapes that inputs and those of `values` that are tensors have when the model runs on `feed`.
-
-    A model that the runtime does not run with these values as outputs gives its inputs' shapes only.
-    """
-    shapes: dict[str, tuple[int, ...]] = {name: array.shape for name, array in feed.items()}
-    source = read_model(model)
-    outputs = {o.name for o in source.proto.graph.output}
-    names = [o for node in source.proto.graph.node for o in node.output if o in values]
-    if not names:
-        return shapes
-    try:
-        session = source.open(optimize=False, extra_outputs=[n for n in names if n not in outputs])
-        for name, value in zip(names, session.run(feed, names), strict=True):
-            if is_array(value):
-                shapes[name] = value.shape
-    except RuntimeRefused:
-        pass
-    return shapes
 
 
 def _find_ranges(

@@ -12,7 +12,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from tasodsl.equality import check_equal, compare_values, make_feeds
-from tasodsl.feeds import NoFeeds, observed_shapes
+from tasodsl.feeds import NoFeeds
 
 Value = onnx.ValueInfoProto
 
@@ -222,13 +222,6 @@ def test_inputs_with_a_default_are_not_fed() -> None:
     x = [tensor("x", [2]), tensor("k", [2])]
     made = model([helper.make_node("Add", ["x", "k"], ["y"])], x, ["y"], {"k": np.ones(2, np.float32)})
     assert set(make_feeds(made)[0]) == {"x"}
-
-
-def test_observed_shapes() -> None:
-    nodes = [helper.make_node("NonZero", ["x"], ["z"]), helper.make_node("Shape", ["z"], ["y"])]
-    made = model(nodes, [tensor("x", ["n"])], ["y"])
-    feed = {"x": np.array([0, 1, 1], np.float32)}
-    assert observed_shapes(made, feed, {"z", "y"}) == {"x": (3,), "z": (1, 2), "y": (2,)}
 
 
 def test_external_data_is_read_beside_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
+from tasodsl.cost.diamonds import Diamonds
 from tasodsl.graph.graph import Graph, Node, NodeId
 
 CONV_ACTIVATIONS = ("Relu", "Clip", "LeakyRelu", "Sigmoid", "Tanh", "HardSigmoid")
@@ -54,25 +55,35 @@ class Groups:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
+        self._diamonds = Diamonds(graph)
         self._joins: dict[NodeId, tuple[Node | None, str]] = {}
 
     def absorbed(self, node: Node) -> bool:
-        """Whether the runtime executes `node` as a part of its reader's group."""
-        reader = self._only_reader(node)
-        return reader is not None and self._join(reader)[0] is node
+        """Whether the runtime executes `node` as a part of a later node's group."""
+        return self._next(node) is not None
 
     def anchor(self, node: Node) -> Node:
         """The last node of the group that `node` is in."""
-        while (reader := self._only_reader(node)) is not None and self._join(reader)[0] is node:
-            node = reader
+        while (later := self._next(node)) is not None:
+            node = later
         return node
 
     def chain(self, node: Node) -> tuple[Node, ...]:
-        """The group that ends at `node`, first node first."""
+        """The group that ends at `node`, producers first."""
+        figure = self._diamonds.figure(node)
+        if figure:
+            return figure
         parts = [node]
         while (previous := self._join(parts[-1])[0]) is not None:
             parts.append(previous)
         return tuple(reversed(parts))
+
+    def _next(self, node: Node) -> Node | None:
+        """A later node whose group `node` is a part of."""
+        reader = self._only_reader(node)
+        if reader is not None and self._join(reader)[0] is node:
+            return reader
+        return self._diamonds.anchor(node)
 
     def is_residual(self, node: Node) -> bool:
         """Whether `node` adds two computed values of one shape."""
@@ -106,6 +117,8 @@ class Groups:
         return known
 
     def _find_join(self, node: Node) -> tuple[Node | None, str]:
+        if self._diamonds.figure(node) or self._diamonds.anchor(node) is not None:
+            return None, "figure"
         if node.defined and node.op_type in _READERS:
             for value in node.inputs:
                 producer = self.graph.producer_node(value) if value else None

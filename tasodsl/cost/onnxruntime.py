@@ -37,11 +37,10 @@ class OnnxruntimeCost:
         threads: int = 1,
         table: CostTable | None = None,
         dims: Mapping[str, int] | None = None,
-        observed: Mapping[str, tuple[int, ...]] | None = None,
     ) -> None:
         """Measure with `threads` intra-op threads and keep results in `table` (the user's own when None).
 
-        `dims` and `observed` say which sizes stand for free dimensions: see `sizes.representative`.
+        `dims` says which sizes stand for free dimensions: see `sizes.representative`.
         """
         self.threads = threads
         self.table = CostTable() if table is None else table
@@ -53,7 +52,7 @@ class OnnxruntimeCost:
         self._known: dict[tuple[Node, ...], Measured] = {}
         self._last: Layout | None = None
         self._sizes: Sizes | None = None
-        self._dims, self._observed = dims, observed
+        self._dims = dims
 
     @property
     def label(self) -> str:
@@ -94,7 +93,7 @@ class OnnxruntimeCost:
     def sizes(self, graph: Graph) -> Sizes:
         """The sizes at which kernels are measured, chosen on the first graph."""
         if self._sizes is None:
-            self._sizes = representative(graph, self._dims, self._observed)
+            self._sizes = representative(graph, self._dims)
         return self._sizes
 
     def _group(self, graph: Graph, nodes: tuple[Node, ...]) -> Measured:
@@ -123,8 +122,8 @@ class OnnxruntimeCost:
         found = {op for op, _ in times}
         measured = Measured(seconds, "ReorderInput" in found, "ReorderOutput" in found)
         self.measured += 1
-        self.table.put(self.environment, kernel.key, seconds)
-        self.table.put(self.environment, _layout_key(kernel), measured.blocked_in + 2 * measured.blocked_out)
+        layout = measured.blocked_in + 2 * measured.blocked_out
+        self.table.put(self.environment, {kernel.key: seconds, _layout_key(kernel): layout})
         return measured
 
     def _profiler_seconds(self) -> float:
@@ -133,7 +132,7 @@ class OnnxruntimeCost:
         known = self.table.get(self.environment, key)
         if known is None:
             known = calibrated(self.threads)
-            self.table.put(self.environment, key, known)
+            self.table.put(self.environment, {key: known})
         return known
 
     def _reorder(self, graph: Graph, value: str, operator: str) -> float:
@@ -148,7 +147,7 @@ class OnnxruntimeCost:
             if known is None:
                 times = kernel_seconds(*reorder_model(sizes), self.threads, self._profiler_seconds())
                 known = sum(t for op, t in times if op == operator)
-                self.table.put(self.environment, key, known)
+                self.table.put(self.environment, {key: known})
         except (NoSize, RuntimeRefused):
             return 0.0
         return known

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tasodsl.feeds import FREE_SIZES
@@ -55,41 +55,16 @@ class Sizes:
                 raise NoSize(repr(atom))
 
 
-def representative(
-    graph: Graph, dims: Mapping[str, int] | None = None, observed: Mapping[str, tuple[int, ...]] | None = None
-) -> Sizes:
-    """Sizes for the graph's symbols: the person's `dims` first, then 1 for a free leading input dim, else the default.
+def representative(graph: Graph, dims: Mapping[str, int] | None = None) -> Sizes:
+    """Sizes for the graph's symbols: `dims` first, then those noted on import, then 1 for a free leading input dim.
 
-    `dims` names a symbol, or an input's axis as INPUT.AXIS. `observed` holds shapes that values had in a real run: they
-    go before the defaults, and a dim that shape inference could not express by the inputs' dims is read off there.
+    `dims` names a symbol, or an input's axis as INPUT.AXIS.
     """
-    given = dict(dims or {})
-    symbols = dict(given)
-    seen = observed or {}
-    for name in (*graph.inputs, *sorted(seen)):
-        sizes = seen.get(name)
+    symbols = {**graph.sizes, **(dims or {})}
+    for name in graph.inputs:
         for axis, dim in enumerate(graph.shape(name) or ()):
-            for symbol in _plain_symbols([dim]):
-                free = DEFAULT_SIZE if axis else 1
-                size = sizes[axis] if sizes is not None and axis < len(sizes) else free
-                symbols.setdefault(symbol, given.get(f"{name}.{axis}", size))
+            if isinstance(dim, int):
+                continue
+            free = DEFAULT_SIZE if axis else 1
+            symbols.setdefault(str(dim), symbols.get(f"{name}.{axis}", free))
     return Sizes(symbols)
-
-
-def values_to_observe(graph: Graph) -> set[str]:
-    """Values with a dim that nothing but a run can tell: one of a free size that no input has."""
-    known = {s for name in graph.inputs for s in _plain_symbols(graph.shape(name) or ())}
-    return {v for v, info in graph.info.items() if set(_plain_symbols(info.shape or ())) - known}
-
-
-def _plain_symbols(dims: Iterable[Dim]) -> list[str]:
-    """The names of those dims that are one symbol and nothing else."""
-    found: list[str] = []
-    for dim in dims:
-        if isinstance(dim, SymDim) and dim.constant == 0 and len(dim.terms) == 1:
-            match dim.terms[0]:
-                case ((("sym", str(name)),), 1):
-                    found.append(name)
-                case _:
-                    pass
-    return found

@@ -1,8 +1,9 @@
 """What kernels cost on this machine, kept across runs in a small SQLite file.
 
 An entry is (environment, kernel) -> seconds: the environment names the runtime, its version, the number of threads and
-the processor; the kernel names operators, attributes, types and shapes. The file is only a cache: when it is damaged or
-cannot be written, the table lives in memory, and the person is told once.
+the processor; the kernel names operators, attributes, types and shapes. (An entry `layout KERNEL` is no time: 1 when
+the kernel reads blocked images, and 2 more when it writes them.) The file is only a cache: when it is damaged or cannot
+be written, the table lives in memory, and the person is told once.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import logging
 import os
 import platform
 import sqlite3
+from collections.abc import Mapping
 from contextlib import closing
 from hashlib import blake2b
 from pathlib import Path
@@ -73,9 +75,9 @@ class CostTable:
         """The seconds of an entry; None when it was never measured."""
         return self._known.get((environment, kernel))
 
-    def put(self, environment: str, kernel: str, seconds: float) -> None:
-        """Keep an entry, replacing an older one."""
-        self._write({(environment, kernel): seconds})
+    def put(self, environment: str, entries: Mapping[str, float]) -> None:
+        """Keep seconds by kernel, replacing older ones."""
+        self._write({(environment, kernel): seconds for kernel, seconds in entries.items()})
 
     def export(self, path: Path) -> None:
         """Write all entries as JSON, sorted, for another machine's `merge` or for reading."""
@@ -109,10 +111,13 @@ class CostTable:
         if self.in_memory or not entries:
             return
         try:
-            with closing(self._connect()) as db, db:
-                db.executemany(
-                    "INSERT OR REPLACE INTO costs VALUES (?, ?, ?)", [(e, k, s) for (e, k), s in entries.items()]
-                )
+            with closing(self._connect()) as db:
+                # What a power cut may lose can be measured again: no need to wait for the disk after every kernel.
+                db.execute("PRAGMA synchronous = OFF")
+                with db:
+                    db.executemany(
+                        "INSERT OR REPLACE INTO costs VALUES (?, ?, ?)", [(e, k, s) for (e, k), s in entries.items()]
+                    )
         except (OSError, sqlite3.Error) as error:
             self._give_up(error)
 

@@ -14,7 +14,7 @@ from cost_graphs import conv, graph, node
 
 from tasodsl.cost import onnxruntime as costs
 from tasodsl.cost.onnxruntime import DISPATCH_SECONDS, FUSION_REACH, OnnxruntimeCost
-from tasodsl.cost.sizes import representative, values_to_observe
+from tasodsl.cost.sizes import representative
 from tasodsl.cost.table import CostTable
 from tasodsl.graph.dims import symbol
 from tasodsl.graph.graph import Graph, ValueInfo
@@ -219,11 +219,12 @@ def test_a_price_depends_on_near_nodes_only(monkeypatch: pytest.MonkeyPatch, tab
     assert all(abs(i - 4) <= FUSION_REACH for i in changed)
 
 
-def test_sizes_come_from_the_person_then_a_run_then_defaults() -> None:
-    n, h, w, f = symbol("x.0"), symbol("x.2"), symbol("x.3"), symbol("y.2")
+def test_sizes_come_from_the_person_then_from_the_import_then_defaults() -> None:
+    n, h, w, f = symbol("batch"), symbol("x.2"), symbol("x.3"), symbol("y.2")
     made = graph([node("Relu", "x", "y")], {"x": (n, 3, h, w), "y": (n, 3, f, h * 2 + 1)}, {}, "y")
     assert representative(made).shape((n, h, w, f)) == (1, 64, 64, 64)
-    sizes = representative(made, {"x.2": 48}, {"x": (2, 3, 50, 60), "y": (2, 3, 7, 97)})
-    assert sizes.shape((n, h, w, f)) == (2, 48, 60, 7)
+    assert representative(made, {"x.0": 5}).size(n) == 5
+    assert representative(made, {"batch": 6}).size(n) == 6
+    sizes = representative(replace(made, sizes={"x.2": 50, "x.3": 60, "y.2": 7}), {"x.2": 48})
+    assert sizes.shape((n, h, w, f)) == (1, 48, 60, 7)
     assert sizes.size((h + 1) // 2 * 3) == 72
-    assert values_to_observe(made) == {"y"}

@@ -17,12 +17,12 @@ from pathlib import Path
 from tasodsl.cost.table import CostTable
 table = CostTable(Path(sys.argv[1]))
 for i in range(40):
-    table.put("env", f"{sys.argv[2]} {i}", float(i))
+    table.put("env", {f"{sys.argv[2]} {i}": float(i)})
 """
 
 
 def test_an_entry_is_found_by_the_next_process(tmp_path: Path) -> None:
-    CostTable(tmp_path / "deep" / "costs.sqlite").put("env", "Conv", 0.25)
+    CostTable(tmp_path / "deep" / "costs.sqlite").put("env", {"Conv": 0.25})
     again = CostTable(tmp_path / "deep" / "costs.sqlite")
     assert again.get("env", "Conv") == 0.25
     assert again.get("other env", "Conv") is None
@@ -31,8 +31,8 @@ def test_an_entry_is_found_by_the_next_process(tmp_path: Path) -> None:
 
 def test_a_later_measurement_replaces_an_earlier_one(tmp_path: Path) -> None:
     table = CostTable(tmp_path / "costs.sqlite")
-    table.put("env", "Conv", 1.0)
-    table.put("env", "Conv", 2.0)
+    table.put("env", {"Conv": 1.0})
+    table.put("env", {"Conv": 2.0})
     assert CostTable(tmp_path / "costs.sqlite").get("env", "Conv") == 2.0
 
 
@@ -43,8 +43,8 @@ def test_a_damaged_file_is_left_alone_and_said_once(
     path = tmp_path / "costs.sqlite"
     path.write_bytes(content)
     table = CostTable(path)
-    table.put("env", "Conv", 1.0)
-    table.put("env", "MatMul", 2.0)
+    table.put("env", {"Conv": 1.0})
+    table.put("env", {"MatMul": 2.0})
     assert table.in_memory
     assert table.get("env", "MatMul") == 2.0
     assert len(caplog.records) == 1
@@ -55,7 +55,7 @@ def test_a_damaged_file_is_left_alone_and_said_once(
 def test_a_folder_that_cannot_be_made_is_no_failure(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     table = CostTable(tmp_path / "file" / "costs.sqlite")
-    table.put("env", "Conv", 1.0)
+    table.put("env", {"Conv": 1.0})
     assert table.in_memory
     assert table.get("env", "Conv") == 1.0
 
@@ -77,9 +77,9 @@ def test_two_processes_write_one_file(tmp_path: Path) -> None:
 
 def test_export_and_merge(tmp_path: Path) -> None:
     one, two = CostTable(tmp_path / "one.sqlite"), CostTable(tmp_path / "two.sqlite")
-    one.put("env", "Conv", 1.0)
-    one.put("env", "MatMul", 2.0)
-    two.put("env", "Conv", 9.0)
+    one.put("env", {"Conv": 1.0})
+    one.put("env", {"MatMul": 2.0})
+    two.put("env", {"Conv": 9.0})
     one.export(tmp_path / "costs.json")
     assert two.merge(tmp_path / "costs.json") == 1
     assert two.get("env", "Conv") == 9.0
