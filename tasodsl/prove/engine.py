@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import z3
 
 from tasodsl.prove.cases import Case, Goal, Pattern, Scope, cases
 from tasodsl.prove.equal import Equality
-from tasodsl.prove.partial import defined
-from tasodsl.prove.reals import Sum, substitute
+from tasodsl.prove.partial import computed, defined
+from tasodsl.prove.reals import Sum, conj, substitute
 from tasodsl.prove.reals import replace as put
 from tasodsl.prove.solver import Solver, TimeUp
 from tasodsl.prove.target import Tensor
@@ -58,7 +58,7 @@ def prove(pattern: Pattern, rules: RuleSet, scope: Scope, limits: Limits, stop: 
 
     try:
         for case in cases(pattern, rules, scope):
-            solver = Solver(limits.query, start + limits.rule)
+            solver = Solver(limits.query, case.algebra.with_facts, start + limits.rule)
             if stop():
                 raise TimeUp
             if satisfiable is not True:
@@ -84,7 +84,11 @@ def prove_case(case: Case, solver: Solver) -> Failure | None:
         return Failure(case.describe(), case.failure[0], case.failure[1])
     equality = Equality(solver, case.algebra)
     partial: list[Goal] = []
-    for goal in case.goals:
+    together = [g for g in case.goals if g.kind != "divisor"]
+    claims = [z3.Implies(conj(g.path), g.condition) if g.path else g.condition for g in together]
+    if len(together) > 1 and solver.proves(case.hypotheses, conj(claims), 0.5):
+        together = []
+    for goal in (*together, *(g for g in case.goals if g.kind == "divisor")):
         if solver.proves([*case.hypotheses, *goal.path], goal.condition):
             continue
         if goal.kind != "divisor":
@@ -103,6 +107,7 @@ def same_entries(case: Case, left: Tensor, right: Tensor, solver: Solver, equali
     within = [z3.And(p >= 0, p < d) for p, d in zip(left.params, left.shape, strict=True)]
     pairs = list(zip(right.params, left.params, strict=True))
     hypotheses = [*case.hypotheses, *within]
+    equality = replace(equality, given=tuple(computed(left, case)))
     if isinstance(left.value, Sum) and isinstance(right.value, Sum):
         return equality.equal(hypotheses, left.value, substitute(right.value, pairs, case.algebra.index))
     if isinstance(left.value, Sum) or isinstance(right.value, Sum):

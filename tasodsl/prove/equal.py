@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import z3
 
@@ -29,7 +29,11 @@ class Equality:
 
     solver: Solver
     algebra: Algebra
+    given: tuple[Z, ...] = ()
+    """What may be assumed about values (not sizes), since the match side computes them; given to the last question only."""
     depth: int = 0
+    unfolded: dict[int, Z] = field(default_factory=dict[int, Z])
+    """Symbol applications known to have no plain value."""
 
     def equal(self, hypotheses: Sequence[Z], left: Sum, right: Sum, kind: Kind = "sum") -> bool:
         """Whether the two sums (or, for `kind` max and min, the two extremes over single products) are proved equal."""
@@ -57,10 +61,12 @@ class Equality:
         """Whether two plain terms are equal: as polynomials, then with equal entries named alike, then by Z3."""
         if x.eq(y) or _zero(x - y):
             return True
+        if _linear_term(x) and _linear_term(y) and self.solver.proves(hypotheses, x == y):
+            return True
         named_x, named_y = self.named_alike(hypotheses, x, y)
         if named_x.eq(named_y) or _zero(named_x - named_y):
             return True
-        return self.solver.proves(hypotheses, named_x == named_y)
+        return self.solver.proves([*hypotheses, *self.given], named_x == named_y)
 
     def named_alike(self, hypotheses: Sequence[Z], x: Z, y: Z) -> tuple[Z, Z]:
         """Applications of one function whose arguments are provably equal become one term, inner ones first."""
@@ -80,7 +86,7 @@ class Equality:
                 if not any(k.eq(app) for k in known):
                     known.append(app)
             if step is None:
-                pairs = self._unify_symbols(hypotheses, apps)
+                pairs = self._plain_symbol(hypotheses, (x, y)) or self._unify_symbols(hypotheses, apps)
                 if not pairs:
                     return x, y
                 x, y = put(x, pairs), put(y, pairs)
@@ -98,6 +104,21 @@ class Equality:
             elif not self.solver.proves(hypotheses, p == q):
                 return False
         return True
+
+    def _plain_symbol(self, hypotheses: Sequence[Z], terms: Sequence[Z]) -> list[tuple[Z, Z]]:
+        """One sum symbol whose definition turns out to have no bound index, with that value, if there is one."""
+        for a in [*applications(terms), *self._constants(terms)]:
+            symbol = self.algebra.symbols.get(a.decl().name())
+            if symbol is None or symbol.kind != "sum" or a.get_id() in self.unfolded:
+                continue
+            value = symbol.at(a.children(), self.algebra.index)
+            normal = [n for p in value.products if (n := self.normal(hypotheses, p, "sum")) is not None]
+            if all(not n.binders for n in normal):
+                plain = Sum(tuple(normal)).plain()
+                if not any(c.decl().name() in self.algebra.symbols for c in [*applications([plain]), *self._constants([plain])]):
+                    return [(a, plain)]
+            self.unfolded[a.get_id()] = a
+        return []
 
     def _unify_symbols(self, hypotheses: Sequence[Z], apps: Sequence[Z]) -> list[tuple[Z, Z]]:
         """One pair of different reduction symbols whose definitions are equal at their arguments, if there is one."""
@@ -144,7 +165,7 @@ class Equality:
             everything = [*hypotheses, *ranges]
             if p.guards and self.solver.proves([*everything, *p.guards], z3.BoolVal(False)):
                 return None
-            p = replace(p, guards=tuple(g for g in p.guards if not self.solver.proves(everything, g)))
+            p = replace(p, guards=tuple(g for g in p.guards if not self.solver.proves(everything, g, 0.5)))
             simpler = self._point(hypotheses, p) or self._window(hypotheses, p)
             if simpler is None:
                 break
@@ -275,6 +296,20 @@ class Equality:
             if not _zero(b.bound - bound) and not self.solver.proves(known, b.bound == bound):
                 return False
         return True
+
+
+def _linear_term(e: Z) -> bool:
+    """No product of two terms that are not numbers, and no symbol: Z3 decides equality fast."""
+    stack = [e]
+    while stack:
+        x = stack.pop()
+        if z3.is_mul(x) and sum(not z3.is_rational_value(c) for c in x.children()) > 1:
+            return False
+        if z3.is_app(x):
+            if "#" in x.decl().name():
+                return False
+            stack.extend(x.children())
+    return True
 
 
 def _zero(e: Z) -> bool:

@@ -15,9 +15,10 @@ import z3
 
 from tasodsl.prove.cases import Case
 from tasodsl.prove.equal import Equality
-from tasodsl.prove.reals import Algebra, Sum, Z, substitute
+from tasodsl.prove.reals import Algebra, Sum, Z, conj, substitute, variables
 from tasodsl.prove.reals import replace as put
 from tasodsl.prove.solver import PARTIAL, Solver, applications
+from tasodsl.prove.target import Tensor
 
 MAX_BOUND = 6
 """More bound indices around one partial function than this are not matched."""
@@ -48,6 +49,37 @@ def defined(case: Case, solver: Solver, equality: Equality) -> bool:
             ):
                 return False
     return True
+
+
+def computed(tensor: Tensor, case: Case) -> list[Z]:
+    """What may be assumed because the match side computes this entry: it divides by no zero, takes no root of a negative."""
+    own = {p.get_id() for p in tensor.params}
+    out: list[Z] = [
+        d.condition
+        for d in case.match_demands
+        if d.kind == "divisor" and {v for term in (*d.path, d.condition) for v in variables(term)} <= own
+    ]
+    if not isinstance(tensor.value, Sum):
+        return out
+    for atom in atoms(tensor.value, case.algebra):
+        if atom.bound:
+            continue
+        condition = _domain(atom.term)
+        if condition is not None:
+            out.append(z3.Implies(conj(atom.context), condition) if atom.context else condition)
+    return out
+
+
+def _domain(term: Z) -> Z | None:
+    match term.decl().name():
+        case "inverse":
+            return term.arg(0) != 0
+        case "log":
+            return term.arg(0) > 0
+        case "sqrt":
+            return term.arg(0) >= 0
+        case _:
+            return None
 
 
 def atoms(value: Sum, algebra: Algebra) -> Iterator[Atom]:
@@ -86,20 +118,12 @@ def _apps_and_symbols(terms: Sequence[Z], algebra: Algebra) -> list[Z]:
 
 
 def _in_domain(hypotheses: Sequence[Z], term: Z, solver: Solver) -> bool:
-    match term.decl().name():
-        case "inverse":
-            return solver.proves(hypotheses, term.arg(0) != 0)
-        case "log":
-            return solver.proves(hypotheses, term.arg(0) > 0)
-        case "sqrt":
-            return solver.proves(hypotheses, term.arg(0) >= 0)
-        case "pow":
-            y = term.arg(1)
-            if z3.is_rational_value(y) and y.as_fraction().denominator == 1 and y.as_fraction() >= 0:
-                return True
-            return solver.proves(hypotheses, term.arg(0) > 0)
-        case _:
-            return False
+    if term.decl().name() == "pow":
+        x, y = term.children()
+        whole = z3.is_rational_value(y) and y.as_fraction().denominator == 1 and y.as_fraction() >= 0
+        return whole or solver.proves(hypotheses, x > 0)
+    condition = _domain(term)
+    return condition is not None and solver.proves(hypotheses, condition)
 
 
 def _computed(hypotheses: Sequence[Z], atom: Atom, other: Atom, solver: Solver, equality: Equality) -> bool:

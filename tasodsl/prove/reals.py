@@ -101,6 +101,8 @@ class Algebra:
 
     counter: Any = field(default_factory=itertools.count)
     symbols: dict[str, Symbol] = field(default_factory=dict[str, Symbol])
+    with_facts: bool = False
+    """Whether a function that the solver knows facts about was made."""
 
     def index(self, hint: str = "i") -> Z:
         """A fresh integer variable."""

@@ -40,6 +40,8 @@ class Solver:
     """Asks Z3; `query_limit` in seconds a question, `deadline` (time.monotonic) for the rule."""
 
     query_limit: float = 2.0
+    with_facts: bool = True
+    """Off when no function with facts occurs in the whole case: the walks over the terms are saved."""
     deadline: float = float("inf")
     queries: int = 0
     unknowns: int = 0
@@ -67,6 +69,8 @@ class Solver:
 
     def facts(self, terms: Sequence[Z]) -> list[Z]:
         """`facts_about` the terms; the walk over each term is done once."""
+        if not self.with_facts:
+            return []
         relevant: dict[int, Z] = {}
         for term in terms:
             key = term.get_id()
@@ -86,7 +90,10 @@ class Solver:
         solver.set("random_seed", 1)
         solver.add(*assertions)
         solver.add(*self.facts(assertions))
+        import os,time as tt
+        t0=tt.time()
         answer = solver.check()
+        if os.environ.get("DBG") and tt.time()-t0>0.3: print("SLOW",round(tt.time()-t0,2),answer,[str(a)[:150] for a in assertions[-3:]])
         self.unknowns += answer == z3.unknown
         return answer
 

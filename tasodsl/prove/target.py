@@ -124,6 +124,7 @@ class ProofTarget(Target):
 
     def _inverse(self, divisor: Sum, span: Span) -> Z:
         value = self.algebra.value(divisor)
+        self.algebra.with_facts = True
         self.need(_number(z3.simplify(value != 0)), span, "the divisor is not zero", "divisor")
         return inverse(value)
 
@@ -176,6 +177,7 @@ class ProofTarget(Target):
     def function(self, name: str, args: Sequence[Value], span: Span) -> Value:
         if name in ("min", "max", "abs") and all(isinstance(a, int | Fraction) for a in args):
             return Target.function(self, name, args, span)
+        self.algebra.with_facts = self.algebra.with_facts or name in facts.KNOWN
         match name:
             case "real":
                 return as_sum(args[0])
@@ -236,6 +238,7 @@ class ProofTarget(Target):
             return 0
         if len(indices) == 1:
             return indices[0]
+        self.algebra.with_facts = True
         return facts.function_flat(len(indices))(*[_z(v) for v in (*indices, *shape)])
 
     def unflatten(self, position: Value, shape: Sequence[Value], span: Span) -> tuple[Value, ...]:
@@ -243,6 +246,7 @@ class ProofTarget(Target):
             return ()
         if len(shape) == 1:
             return (position,)
+        self.algebra.with_facts = True
         sizes = [_z(d) for d in shape]
         return tuple(facts.function_unflat(len(shape), k)(_z(position), *sizes) for k in range(len(shape)))
 
