@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Union
+from typing import TypeAlias
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Group:
     body: Doc
 
 
-Doc = Union[str, Line, Nest, Group, tuple["Doc", ...]]
+Doc: TypeAlias = "str | Line | Nest | Group | tuple[Doc, ...]"
 
 
 def joined(parts: Sequence[Doc], separator: Doc) -> Doc:

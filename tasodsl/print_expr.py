@@ -25,22 +25,17 @@ def level(e: s.Expr) -> int:
             return EXPR
         case s.Binary():
             # A reduction may be the last factor of a product, and takes all that follows.
-            return PRODUCT if e.op in "*/" and _open(e.right) else _BINARY[e.op][0]
+            return PRODUCT if e.op in ("*", "/") and isinstance(e.right, s.Reduce) else _BINARY[e.op][0]
         case s.Compare():
             return COMPARISON
         case s.Unary():
-            return NOT if e.op == "not" else PRODUCT if _open(e.operand) else SIGNED
+            return NOT if e.op == "not" else PRODUCT if isinstance(e.operand, s.Reduce) else SIGNED
         case s.Reduce():
             return PRODUCT
         case s.Int() if e.value < 0:
             return SIGNED
         case _:
             return POSTFIX
-
-
-def _open(e: s.Expr) -> bool:
-    """Whether an expression is printed as a reduction with nothing before it but a minus."""
-    return isinstance(e, s.Reduce) or (isinstance(e, s.Unary) and e.op == "-" and _open(e.operand) and False)
 
 
 def expr(e: s.Expr, wanted: int = EXPR) -> Doc:
@@ -64,7 +59,7 @@ def _expr(e: s.Expr) -> Doc:
         case s.Unary():
             if e.op == "not":
                 return ("not ", expr(e.operand, NOT))
-            return ("-", expr(e.operand, PRODUCT if _open(e.operand) else SIGNED))
+            return ("-", expr(e.operand, PRODUCT if isinstance(e.operand, s.Reduce) else SIGNED))
         case s.Binary():
             return _binary(e)
         case s.Compare():
@@ -91,27 +86,20 @@ def _expr(e: s.Expr) -> Doc:
             return ("[", Group(Nest(None, (expr(e.body), domain, ending))), "]")
         case s.Reduce():
             ending = () if e.condition is None else (Line(), "if ", expr(e.condition))
-            head = (f"{e.kind}[", Group(Nest(None, (binders(e.binders), ending))), "] ")
-            return (*head, expr(e.body, PRODUCT))
+            head = (f"{e.kind}[", Group(Nest(None, (binders(e.binders), ending))), "]")
+            return Group((*head, Nest(2, (Line(), expr(e.body, PRODUCT)))))
 
 
 def _binary(e: s.Binary) -> Doc:
     """A chain of operators that bind alike, broken before each of them if it does not fit."""
-    bind = _BINARY[e.op][0]
-    chain: list[tuple[str, s.Expr]] = []
-    left: s.Expr = e
-    while isinstance(left, s.Binary) and level(left) in (bind, level(e)) and _BINARY[left.op][0] == bind:
-        chain.append((left.op, left.right))
+    binds, left_wanted, right_wanted = _BINARY[e.op]
+    chain = [(e.op, expr(e.right, PRODUCT if level(e) == PRODUCT else right_wanted))]
+    left = e.left
+    while binds == left_wanted and isinstance(left, s.Binary) and level(left) == binds:
+        chain.append((left.op, expr(left.right, _BINARY[left.op][2])))
         left = left.left
-        if bind in (COMPARISON, POWER) or (isinstance(left, s.Binary) and level(left) < bind):
-            break
-    _, wanted, right_wanted = _BINARY[e.op]
-    parts: list[Doc] = [expr(left, wanted)]
-    for op, right in reversed(chain):
-        tight = bind == POWER
-        last = PRODUCT if op in "*/" and isinstance(right, s.Reduce) and right is e.right else right_wanted
-        parts.append((Line(), f"{op} ", expr(right, last)) if not tight else (f" {op} ", expr(right, last)))
-    return Group(Nest(None, tuple(parts)))
+    blank: Doc = " " if binds == POWER else Line()
+    return Group(Nest(None, (expr(left, left_wanted), *((blank, f"{op} ", right) for op, right in reversed(chain)))))
 
 
 def _default(default: s.Expr | None) -> Doc:
