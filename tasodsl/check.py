@@ -20,7 +20,7 @@ __all__ = ["RuleSet", "check", "load_rules"]
 
 def load_rules(paths: Sequence[Path]) -> tuple[RuleSet, list[Diagnostic]]:
     """The rule set in the files and folders given, together with the operators that ship with tasodsl."""
-    modules, problems = read_modules([rules_path() / "ops", *paths])
+    modules, problems = read_modules([*paths, rules_path() / "ops"])
     if problems:
         return RuleSet.of(d for m in modules for d in m.declarations), problems
     return check(modules)

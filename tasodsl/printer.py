@@ -10,9 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import cast
 
 from tasodsl import syntax as s
+from tasodsl.diagnostics import Diagnostic
 from tasodsl.layout import Doc, Group, Line, Nest, layout
+from tasodsl.parse import parse, parse_source
 from tasodsl.parts import HEAD, Part, parts
 from tasodsl.print_expr import binders, commas, entries, expr, items, operand, term
+from tasodsl.source import Source
 
 WIDTH = 120
 INDENT = "  "
@@ -33,6 +36,20 @@ def print_module(module: s.Module) -> str:
         chunks.append("")
     chunks += module.trailing
     return "".join(line + "\n" for line in chunks)
+
+
+def formatted(source: Source) -> tuple[str | None, list[Diagnostic]]:
+    """The text of `source` in the one layout; None, with the errors, where it cannot be parsed."""
+    module, problems = parse_source(source)
+    if problems:
+        return None, problems
+    text = print_module(module)
+    again = parse(Source(source.name, text))
+    if again.declarations != module.declarations or again.trailing != module.trailing:
+        raise RuntimeError(
+            f"printing {source.name} changes what it says"
+        )  # our own fault: better no file than a wrong one
+    return text, []
 
 
 def _plain_fn(decl: s.AnyDecl) -> bool:

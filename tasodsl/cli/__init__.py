@@ -9,7 +9,7 @@ import sys
 
 import typer
 
-from tasodsl.cli import optimize
+from tasodsl.cli import check, fmt, optimize
 from tasodsl.cli.safely import INTERRUPTED
 
 app = typer.Typer(
@@ -20,11 +20,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("optimize")(optimize.command)
-
-
-@app.callback()
-def _program() -> None:  # pyright: ignore[reportUnusedFunction]
-    """Keeps `optimize` a word of its own even while it is the only command."""
+app.command("check")(check.command)
+app.command("fmt")(fmt.command)
 
 
 def main() -> None:
