@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import ml_dtypes
 import numpy as np
 import onnx
+from onnx import defs
 
 from tasodsl.cost.sizes import Sizes
 from tasodsl.graph.dtypes import DTYPE_NUMBERS
@@ -19,7 +20,6 @@ from tasodsl.graph.graph import Constant, Graph, Node
 from tasodsl.graph.lower import CannotLower, lower
 from tasodsl.runtime import Feed
 
-OPSET = 21
 IR_VERSION = 10
 SMALL = 8
 """Constants of up to this many elements are measured with their content: scalars decide what the runtime fuses."""
@@ -67,10 +67,19 @@ def kernel_of(graph: Graph, nodes: Sequence[Node], sizes: Sizes) -> Kernel:
                 operands[value] = _operand(graph, value, sizes)
                 numbers[value] = f"{len(numbers)}:{operands[value]}"
         attributes = ",".join(f"{k}={v}" for k, v in node.attributes)
-        calls.append(f"{node.domain}{node.op_type}[{attributes}]({','.join(numbers.get(v, '') for v in node.inputs)})")
+        name = f"{node.domain}{node.op_type}-{_version(node, graph.opset)}"
+        calls.append(f"{name}[{attributes}]({','.join(numbers.get(v, '') for v in node.inputs)})")
         for value in filter(None, node.outputs):
             numbers[value] = str(len(numbers))
     return Kernel(tuple(nodes), operands, " ".join(calls))
+
+
+def _version(node: Node, opset: int) -> int:
+    """The operator's version: the runtime has a kernel for each, and a newer one is not always the faster."""
+    try:
+        return defs.get_schema(node.op_type, opset, node.domain).since_version
+    except defs.SchemaError as error:
+        raise CannotMeasure(f"opset {opset} has no {node.op_type}") from error
 
 
 def _operand(graph: Graph, value: str, sizes: Sizes) -> Operand:
@@ -110,7 +119,7 @@ def kernel_model(graph: Graph, kernel: Kernel) -> tuple[bytes, Feed]:
     outputs = [onnx.ValueInfoProto(name=o) for n in kernel.nodes for o in n.outputs if o and o not in read]
     body = onnx.helper.make_graph(nodes, "kernel", inputs, outputs, initializers)
     model = onnx.helper.make_model(
-        body, opset_imports=[onnx.helper.make_opsetid("", OPSET)], ir_version=IR_VERSION, producer_name="tasodsl"
+        body, opset_imports=[onnx.helper.make_opsetid("", graph.opset)], ir_version=IR_VERSION, producer_name="tasodsl"
     )
     return model.SerializeToString(), feed
 
@@ -144,9 +153,9 @@ def _element_type(dtype: str) -> int:
 
 
 def _lowered(graph: Graph, node: Node) -> tuple[onnx.NodeProto, list[onnx.TensorProto]]:
-    """The node as `OPSET` says it, and the constant operands that this takes."""
+    """The node as the model's opset says it, and the constant operands that this takes."""
     try:
-        call = lower(node, OPSET, graph.info, graph.constants.get)
+        call = lower(node, graph.opset, graph.info, graph.constants.get)
     except CannotLower as error:
         raise CannotMeasure(str(error)) from error
     names: list[str] = []

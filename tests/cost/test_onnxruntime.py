@@ -148,7 +148,7 @@ def test_a_kernel_is_measured_once_on_a_machine(monkeypatch: pytest.MonkeyPatch,
     assert other.measured == 1
 
 
-@pytest.mark.parametrize("change", ["shape", "weights", "attribute", "dtype", "constant"])
+@pytest.mark.parametrize("change", ["shape", "weights", "attribute", "dtype", "constant", "version"])
 def test_what_a_time_depends_on_is_in_the_key(monkeypatch: pytest.MonkeyPatch, table: CostTable, change: str) -> None:
     played(monkeypatch)
     cost = OnnxruntimeCost(1, table)
@@ -164,6 +164,8 @@ def test_what_a_time_depends_on_is_in_the_key(monkeypatch: pytest.MonkeyPatch, t
     other = graph([made], shapes, weights, "y")
     if change == "dtype":
         other = replace(other, info=other.info.set("x", ValueInfo("float16", IMAGE)))
+    if change == "version":
+        other = replace(other, opset=10)
     fresh = OnnxruntimeCost(1, table)
     fresh.graph_seconds(other)
     assert fresh.measured == 1
