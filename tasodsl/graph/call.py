@@ -92,9 +92,13 @@ class Call:
             raise NotNormal
         return value
 
-    def text(self, name: str, default: str) -> str:
+    def flag(self, name: str, default: bool) -> bool:
+        return self.integer(name, default) != 0
+
+    def text(self, name: str, default: str, allowed: Sequence[str] = ()) -> str:
+        """A text, which must be one of `allowed` where that is given."""
         value = self.attributes.pop(name, default)
-        if not isinstance(value, str):
+        if not isinstance(value, str) or (allowed and value not in allowed):
             raise NotNormal
         return value
 

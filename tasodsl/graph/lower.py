@@ -106,6 +106,11 @@ def _clip(t: _Target) -> None:
         t.attributes["max"] = high
 
 
+def _depth_to_space(t: _Target) -> None:
+    if t.opset < 11 and t.attributes.pop("mode") != "DCR":
+        raise t.refuse()
+
+
 def _cast(t: _Target) -> None:
     t.attributes["to"] = DTYPE_NUMBERS[str(t.node.attribute("to"))]
 
@@ -170,8 +175,13 @@ _DIFFERENT: Mapping[str, Callable[[_Target], None]] = MappingProxyType(
         "ReduceMean": _list_operand("axes", 18),
         "ReduceMax": _list_operand("axes", 18),
         "ReduceMin": _list_operand("axes", 18),
+        "ReduceL1": _list_operand("axes", 18),
+        "ReduceL2": _list_operand("axes", 18),
+        "ReduceSumSquare": _list_operand("axes", 18),
         "Reshape": _list_operand("shape", 1),
         "Expand": _list_operand("shape", 1),
+        "Tile": _list_operand("repeats", 1),
+        "DepthToSpace": _depth_to_space,
     }
 )
 """Operators whose node is not simply its normal form."""
@@ -229,5 +239,6 @@ def node_proto(
             kind = onnx.AttributeProto.STRING
         else:
             kind = onnx.AttributeProto.FLOAT if isinstance(value, float) else onnx.AttributeProto.INT
+            value = value if kind == onnx.AttributeProto.FLOAT else int(value)
         proto.attribute.append(onnx.helper.make_attribute(name, value, attr_type=kind))
     return proto

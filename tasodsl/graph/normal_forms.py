@@ -74,13 +74,22 @@ def _conv_transpose(call: Call) -> Attributes:
     return {**window, "group": call.integer("group", 1), "output_padding": output_padding}
 
 
+def _pool_window(call: Call, kernel: tuple[int, ...], dilations: tuple[int, int] | None = None) -> Attributes:
+    """A window that is nowhere all padding: of one that is, the maximum and the mean mean nothing."""
+    window = _window(call, kernel, dilations)
+    pads = window["pads"]
+    assert isinstance(pads, tuple)
+    _must(all(int(pads[i]) < kernel[i % 2] for i in range(4)))
+    return window
+
+
 def _average_pool(call: Call) -> Attributes:
     call.rank(0, of=4)
     kernel = _positive(call.integers("kernel_shape"), 2, 1)
     _must(call.integer("ceil_mode", 0) == 0 and call.integers("dilations", (1, 1)) == (1, 1))
-    window = _window(call, kernel, (1, 1))
+    window = _pool_window(call, kernel, (1, 1))
     del window["dilations"]
-    return {**window, "kernel_shape": kernel, "count_include_pad": call.integer("count_include_pad", 0)}
+    return {**window, "kernel_shape": kernel, "count_include_pad": call.flag("count_include_pad", False)}
 
 
 def _max_pool(call: Call) -> Attributes:
@@ -88,7 +97,7 @@ def _max_pool(call: Call) -> Attributes:
     call.only_first_output()
     kernel = _positive(call.integers("kernel_shape"), 2, 1)
     _must(call.integer("ceil_mode", 0) == 0 and call.integer("storage_order", 0) == 0)
-    return {**_window(call, kernel), "kernel_shape": kernel}
+    return {**_pool_window(call, kernel), "kernel_shape": kernel}
 
 
 def _must(condition: bool) -> None:
@@ -105,8 +114,8 @@ def _gemm(call: Call) -> Attributes:
     return {
         "alpha": call.real("alpha", 1.0),
         "beta": call.real("beta", 1.0),
-        "transA": call.integer("transA", 0),
-        "transB": call.integer("transB", 0),
+        "transA": call.flag("transA", False),
+        "transB": call.flag("transB", False),
     }
 
 
@@ -133,8 +142,19 @@ def _softmax(call: Call) -> Attributes:
     return {"axis": axis}
 
 
+def _instance_normalization(call: Call) -> Attributes:
+    return {"epsilon": call.real("epsilon", 1e-5)}
+
+
 def _alpha(default: float) -> Callable[[Call], Attributes]:
     return lambda call: {"alpha": call.real("alpha", default)}
+
+
+def _selu(call: Call) -> Attributes:
+    return {
+        "alpha": call.real("alpha", 1.67326319217681884765625),
+        "gamma": call.real("gamma", 1.05070102214813232421875),
+    }
 
 
 def _hard_sigmoid(call: Call) -> Attributes:
@@ -142,7 +162,7 @@ def _hard_sigmoid(call: Call) -> Attributes:
 
 
 def _gelu(call: Call) -> Attributes:
-    return {"approximate": call.text("approximate", "none")}
+    return {"approximate": call.text("approximate", "none", ("none", "tanh"))}
 
 
 def _clip(call: Call) -> Attributes:
@@ -232,7 +252,7 @@ def _pad(call: Call) -> Attributes:
         place = call.axis(axes[i], rank)
         full[place], full[rank + place] = pads[i], pads[count + i]
     call.inputs = (call.inputs[0], value)
-    return {"pads": tuple(full), "mode": call.text("mode", "constant")}
+    return {"pads": tuple(full), "mode": call.text("mode", "constant", ("constant",))}
 
 
 def _transpose(call: Call) -> Attributes:
@@ -296,6 +316,27 @@ def _expand(call: Call) -> Attributes:
     return {"shape": shape}
 
 
+def _tile(call: Call) -> Attributes:
+    repeats = call.constant_ints(1)
+    _must(len(repeats) == call.rank() and min(repeats, default=0) >= 0)
+    call.only_operands(1)
+    return {"repeats": repeats}
+
+
+def _depth_to_space(call: Call) -> Attributes:
+    call.rank(0, of=4)
+    return {"blocksize": call.integer("blocksize"), "mode": call.text("mode", "DCR", ("DCR", "CRD"))}
+
+
+def _space_to_depth(call: Call) -> Attributes:
+    call.rank(0, of=4)
+    return {"blocksize": call.integer("blocksize")}
+
+
+def _eye_like(call: Call) -> Attributes:
+    return {"k": call.integer("k", 0)}
+
+
 def _gather(call: Call) -> Attributes:
     return {"axis": call.axis(call.integer("axis", 0), call.rank())}
 
@@ -307,7 +348,7 @@ def _reduce(since: int) -> Callable[[Call], Attributes]:
         rank = call.rank()
         axes = call.list_of("axes", 1, since)
         noop = call.integer("noop_with_empty_axes", 0)
-        keepdims = call.integer("keepdims", 1)
+        keepdims = call.flag("keepdims", True)
         call.only_operands(1)
         if not axes and noop:
             call.op_type = "Identity"
@@ -319,14 +360,17 @@ def _reduce(since: int) -> Callable[[Call], Attributes]:
     return normal
 
 
+_COORDINATES = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric")
+
+
 def _resize(call: Call) -> Attributes:
     call.rank(0, of=4)
     _must(call.text("mode", "nearest") == "nearest")
     coordinates, rounding = "asymmetric", "floor"
     if call.op_type == "Resize" and call.opset >= 11:
-        coordinates = call.text("coordinate_transformation_mode", "half_pixel")
+        coordinates = call.text("coordinate_transformation_mode", "half_pixel", _COORDINATES)
         rounding = call.text("nearest_mode", "round_prefer_floor")
-        _must(coordinates != "tf_crop_and_resize" and "axes" not in call.attributes)
+        _must("axes" not in call.attributes)
         # These say nothing when mode is nearest, except the policy, which says something only of `sizes`.
         for name in ("cubic_coeff_a", "exclude_outside", "extrapolation_value", "antialias"):
             call.attributes.pop(name, None)
@@ -381,9 +425,10 @@ def _lrn(call: Call) -> Attributes:
 
 # fmt: off
 _PLAIN = (
-    "Abs", "Add", "And", "Cos", "Div", "Equal", "Erf", "Exp", "Floor", "GlobalAveragePool", "GlobalMaxPool",
-    "Greater", "HardSwish", "Identity", "Less", "Log", "Max", "Min", "Mul", "Neg", "Not", "Or", "PRelu", "Pow",
-    "Reciprocal", "Relu", "Sigmoid", "Sign", "Sin", "Softplus", "Sqrt", "Sub", "Sum", "Tanh", "Where",
+    "Abs", "Add", "And", "Ceil", "Cos", "Div", "Equal", "Erf", "Exp", "Floor", "GlobalAveragePool",
+    "GlobalMaxPool", "Greater", "GreaterOrEqual", "HardSwish", "Identity", "Less", "LessOrEqual", "Log", "Max",
+    "Min", "Mish", "Mul", "Neg", "Not", "Or", "PRelu", "Pow", "Reciprocal", "Relu", "Sigmoid", "Sign", "Sin",
+    "Softplus", "Softsign", "Sqrt", "Sub", "Sum", "Tanh", "Where", "Xor",
 )
 # fmt: on
 
@@ -397,11 +442,15 @@ NORMAL_FORMS: Mapping[str, Callable[[Call], Attributes]] = MappingProxyType(
         "MatMul": _mat_mul,
         "Gemm": _gemm,
         "BatchNormalization": _batch_normalization,
+        "InstanceNormalization": _instance_normalization,
         "LayerNormalization": _layer_normalization,
         "Softmax": _softmax,
         "LogSoftmax": _softmax,
         "LeakyRelu": _alpha(0.01),
         "Elu": _alpha(1.0),
+        "Celu": _alpha(1.0),
+        "ThresholdedRelu": _alpha(1.0),
+        "Selu": _selu,
         "HardSigmoid": _hard_sigmoid,
         "Gelu": _gelu,
         "Clip": _clip,
@@ -417,9 +466,16 @@ NORMAL_FORMS: Mapping[str, Callable[[Call], Attributes]] = MappingProxyType(
         "Unsqueeze": _unsqueeze,
         "Expand": _expand,
         "Gather": _gather,
+        "Tile": _tile,
+        "DepthToSpace": _depth_to_space,
+        "SpaceToDepth": _space_to_depth,
+        "EyeLike": _eye_like,
         "ReduceMean": _reduce(18),
         "ReduceMax": _reduce(18),
         "ReduceMin": _reduce(18),
+        "ReduceL1": _reduce(18),
+        "ReduceL2": _reduce(18),
+        "ReduceSumSquare": _reduce(18),
         "ReduceSum": _reduce(13),
         "Resize": _resize,
         "Upsample": _resize,

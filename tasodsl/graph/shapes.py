@@ -23,6 +23,9 @@ UNKNOWN = ValueInfo("", None)
 MOST_DATA = 1024
 """Constants with more elements are not shown to ONNX's inference."""
 
+_INFERRED_SINCE: Mapping[str, int] = MappingProxyType({"LessOrEqual": 16, "GreaterOrEqual": 16})
+"""Operators that ONNX's inference knows from this opset on only, although they were there before."""
+
 PartialShape = tuple[Dim | None, ...]
 
 
@@ -65,7 +68,7 @@ def infer_call(
     found: dict[str, onnx.TypeProto] = {}
     if all(v in types for v in proto.input if v):
         try:
-            schema = defs.get_schema(proto.op_type, opset, "")
+            schema = defs.get_schema(proto.op_type, max(opset, _INFERRED_SINCE.get(proto.op_type, 0)), "")
             found = shape_inference.infer_node_outputs(
                 schema, proto, types, data, opset_imports=[onnx.helper.make_opsetid("", opset)]
             )
