@@ -123,6 +123,15 @@ class Target:
         """`if condition then … else …` where the condition is not a plain `bool`."""
         return then() if condition else otherwise()
 
+    def broadcast_index(self, i: Value, d: Value, span: Span) -> Value:
+        """The index `i` of a pack, read in a dimension of size `d`: 0 where that has one entry."""
+        is_one = self.compare("==", d, 1, span)
+        if is_one is True:
+            return 0
+        if is_one is False:
+            return i
+        return self.choose(is_one, lambda: 0, lambda: i)
+
     def function(self, name: str, args: Sequence[Value], span: Span) -> Value:
         """A function of numbers: `abs min max exp log sqrt …`."""
         match name:
@@ -385,20 +394,11 @@ def _read(tensor: TensorLike, e: s.Index, env: Environment, t: Target) -> Value:
             if d == 1 and isinstance(d, int):
                 indices.append(0)
             else:
-                indices.append(_broadcast_index(i, d, e.span, t))
+                indices.append(t.broadcast_index(i, d, e.span))
     if len(indices) != len(shape):
         raise Mismatch(f"{len(indices)} indices for a tensor of rank {len(shape)}", e.span)
     default = None if e.default is None else evaluate(e.default, env, t)
     return t.read(tensor, tuple(indices), default, e.span)
-
-
-def _broadcast_index(i: Value, d: Value, span: Span, t: Target) -> Value:
-    is_one = t.compare("==", d, 1, span)
-    if is_one is True:
-        return 0
-    if is_one is False:
-        return i
-    return t.choose(is_one, lambda: 0, lambda: i)
 
 
 def call(e: s.Call, env: Environment, t: Target) -> Value:
@@ -582,7 +582,7 @@ LIST_FUNCTIONS: Mapping[str, Callable[[list[Value], Span, Target], Value]] = {
 }
 
 NUMBER_FUNCTIONS = frozenset(
-    "abs min max exp log sqrt erf tanh sin cos pow floor sign real cast resize_index resized".split()
+    ["abs", "min", "max", "exp", "log", "sqrt", "erf", "tanh", "sin", "cos", "pow", "floor", "sign", "real", "cast", "resize_index", "resized"]
 )
 """Functions of numbers, given their meaning by targets."""
 

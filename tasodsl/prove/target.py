@@ -172,6 +172,12 @@ class ProofTarget(Target):
             return z3.simplify(z3.If(condition, _z(a), _z(b)))
         return self.algebra.choose(condition, as_sum(a), as_sum(b))
 
+    def broadcast_index(self, i: Value, d: Value, span: Span) -> Value:
+        # An index known to be within the dimension is its own broadcast, and stays readable that way.
+        if isinstance(i, z3.ExprRef) and isinstance(d, z3.ExprRef) and _states(self.path, i >= 0, i < d):
+            return i
+        return super(ProofTarget, self).broadcast_index(i, d, span)
+
     # --- functions ---
 
     def function(self, name: str, args: Sequence[Value], span: Span) -> Value:
@@ -321,6 +327,12 @@ class ProofTarget(Target):
         if e.kind == "all":
             return z3.ForAll(names, z3.Implies(domain, _z(body)))
         return z3.Exists(names, z3.And(domain, _z(body)))
+
+
+def _states(path: Sequence[Z], *conditions: Z) -> bool:
+    """Whether the conditions stand in the path as they are."""
+    parts = [part for p in path for part in (p.children() if z3.is_and(p) else [p])]
+    return all(any(part.eq(c) for part in parts) for c in conditions)
 
 
 def tidy(value: Z) -> Z:
