@@ -104,6 +104,8 @@ class Case:
     choices: tuple[tuple[str, Any], ...]
     target: ProofTarget
     hypotheses: list[Z]
+    quantified: list[Z]
+    """Hypotheses with quantifiers: they make Z3 slow, so they are given only where the others do not do."""
     match_demands: list[Demand]
     goals: list[Goal]
     outputs: list[tuple[str, Tensor, Tensor, Span]]
@@ -148,6 +150,7 @@ class Elaboration:
     env: Environment = field(default_factory=Environment)
     rests: dict[str, dict[str, Value]] = field(default_factory=dict[str, dict[str, Value]])
     hypotheses: list[Z] = field(default_factory=list[Z])
+    quantified: list[Z] = field(default_factory=list[Z])
     goals: list[Goal] = field(default_factory=list[Goal])
     aliases: dict[str, str] = field(default_factory=dict[str, str])
     matching: bool = True
@@ -164,7 +167,7 @@ class Elaboration:
         for d in match_demands:
             if d.kind == "size" or (d.kind == "bounds" and indexed and _reads_integers(d.condition)):
                 self._assume_along(d)
-        case = Case((), self.target, self.hypotheses, match_demands, self.goals, [])
+        case = Case((), self.target, self.hypotheses, self.quantified, match_demands, self.goals, [])
         self.matching = False
         try:
             self._lets()
@@ -528,8 +531,10 @@ class Elaboration:
     def _assume(self, condition: Value) -> None:
         if condition is False:
             raise Mismatch("the hypotheses cannot hold")
-        if condition is not True:
-            self.hypotheses.append(condition)
+        if condition is True:
+            return
+        for part in condition.children() if z3.is_and(condition) else [condition]:
+            (self.quantified if _quantifies(part) else self.hypotheses).append(part)
 
     def _assume_along(self, d: Demand) -> None:
         free = _indices((*d.path, d.condition))
@@ -540,6 +545,16 @@ class Elaboration:
         for d in self.target.demands:
             self.goals.append(Goal(d.path, d.condition, d.span, d.why, d.kind))
         self.target.demands = []
+
+
+def _quantifies(e: Z) -> bool:
+    stack = [e]
+    while stack:
+        x = stack.pop()
+        if z3.is_quantifier(x):
+            return True
+        stack.extend(x.children())
+    return False
 
 
 def _indices(terms: Sequence[Z]) -> list[Z]:

@@ -62,12 +62,12 @@ def prove(pattern: Pattern, rules: RuleSet, scope: Scope, limits: Limits, stop: 
             if stop():
                 raise TimeUp
             if satisfiable is not True:
-                answer = solver.satisfiable(case.hypotheses)
+                answer = solver.satisfiable([*case.hypotheses, *case.quantified])
                 satisfiable = answer if answer is not False else satisfiable
             count += 1
             failure = prove_case(case, solver)
             queries += solver.queries
-            if failure is not None and solver.satisfiable(case.hypotheses) is not False:
+            if failure is not None and solver.satisfiable([*case.hypotheses, *case.quantified]) is not False:
                 return result("open", failure)
             if time.monotonic() > start + limits.rule:
                 raise TimeUp
@@ -89,7 +89,10 @@ def prove_case(case: Case, solver: Solver) -> Failure | None:
     if len(together) > 1 and solver.proves(case.hypotheses, conj(claims), 0.5):
         together = []
     for goal in (*together, *(g for g in case.goals if g.kind == "divisor")):
-        if solver.proves([*case.hypotheses, *goal.path], goal.condition):
+        known = [*case.hypotheses, *goal.path]
+        if solver.proves(known, goal.condition) or (
+            case.quantified and solver.proves([*known, *case.quantified], goal.condition)
+        ):
             continue
         if goal.kind != "divisor":
             return Failure(case.describe(), f"not shown: {goal.why}", goal.span)
@@ -107,10 +110,10 @@ def same_entries(case: Case, left: Tensor, right: Tensor, solver: Solver, equali
     within = [z3.And(p >= 0, p < d) for p, d in zip(left.params, left.shape, strict=True)]
     pairs = list(zip(right.params, left.params, strict=True))
     hypotheses = [*case.hypotheses, *within]
-    equality = replace(equality, given=tuple(computed(left, case)))
+    equality = replace(equality, given=(*case.quantified, *computed(left, case)))
     if isinstance(left.value, Sum) and isinstance(right.value, Sum):
         return equality.equal(hypotheses, left.value, substitute(right.value, pairs, case.algebra.index))
     if isinstance(left.value, Sum) or isinstance(right.value, Sum):
         return False
     other = put(right.value, pairs) if isinstance(right.value, z3.ExprRef) else right.value
-    return solver.proves(hypotheses, left.value == other)
+    return solver.proves([*hypotheses, *case.quantified], left.value == other)
