@@ -174,8 +174,10 @@ class ProofTarget(Target):
 
     def broadcast_index(self, i: Value, d: Value, span: Span) -> Value:
         # An index known to be within the dimension is its own broadcast, and stays readable that way.
-        if isinstance(i, z3.ExprRef) and isinstance(d, z3.ExprRef) and _states(self.path, i >= 0, i < d):
-            return i
+        if isinstance(i, z3.ExprRef) and isinstance(d, z3.ExprRef):
+            least = (i >= 0, z3.IntVal(0) <= i)
+            if _states(self.path, (i < d,)) and _states(self.path, least):
+                return i
         return super(ProofTarget, self).broadcast_index(i, d, span)
 
     # --- functions ---
@@ -329,10 +331,9 @@ class ProofTarget(Target):
         return z3.Exists(names, z3.And(domain, _z(body)))
 
 
-def _states(path: Sequence[Z], *conditions: Z) -> bool:
-    """Whether the conditions stand in the path as they are."""
-    parts = [part for p in path for part in (p.children() if z3.is_and(p) else [p])]
-    return all(any(part.eq(c) for part in parts) for c in conditions)
+def _states(path: Sequence[Z], forms: Sequence[Z]) -> bool:
+    """Whether a condition stands in the path in one of these forms."""
+    return any(_states(p.children(), forms) if z3.is_and(p) else any(p.eq(f) for f in forms) for p in path)
 
 
 def tidy(value: Z) -> Z:
