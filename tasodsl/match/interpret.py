@@ -14,7 +14,7 @@ from typing import Any
 from tasodsl import syntax as s
 from tasodsl.elaborate import Conditions, ShapeBinder, resolve_axis
 from tasodsl.graph.dims import Undecided
-from tasodsl.graph.graph import AttributeValue, Graph, Node, NodeId, ValueInfo
+from tasodsl.graph.graph import AttributeValue, Constant, Graph, Node, NodeId, ValueInfo
 from tasodsl.match.api import Match
 from tasodsl.match.pattern import Pattern, depth_of, members
 from tasodsl.match.questions import ConstantFacts, above, crosses, in_class, private
@@ -307,16 +307,13 @@ class Interpreter:
     def _entangled(self, state: State) -> str | None:
         """The condition on the rest of the graph that fails: a value is read elsewhere, or a cycle would come about."""
         for value in state.inner:
-            if value not in self._kept(state) and not private(self.graph, value, state.nodes):
+            if not private(self.graph, value, state.nodes):
                 return f"nothing outside the match reads {value!r}"
         for output, variables in self.pattern.crossings:
             for name in variables:
                 if crosses(self.graph, state.tensors[output], members(state.tensors.get(name, ""))):
                     return f"{name} is not computed from {output}"
         return None
-
-    def _kept(self, state: State) -> set[str]:
-        return {state.tensors[name] for name in self.pattern.outputs}
 
     def _environment(self, state: State) -> Environment | None:
         """Sizes bound and conditions asked; None (reported) where one fails."""
@@ -328,6 +325,9 @@ class Interpreter:
             if name not in state.tensors:
                 continue
             bound = state.tensors[name]
+            if not self._counted(declared, env, len(members(bound))):
+                self._fail(replace(state, held=state.held + 100), f"each operand of ..{name} has its size")
+                return None
             infos: list[ValueInfo] = []
             for value in members(bound):
                 info = self._tensor(name, declared, value, state)
@@ -376,7 +376,12 @@ class Interpreter:
             return self._fail(state, f"{name} has {len(declared.type.dims)} dimensions")
         return info
 
-    def _holds_number(self, declared: s.Operand, constant: Any, env: Environment, bound: set[str]) -> bool:
+    def _counted(self, declared: s.Operand, env: Environment, count: int) -> bool:
+        """Whether lists of sizes that were bound before have one for each operand."""
+        lists = [d.name for d in declared.type.dims if isinstance(d, s.PerOperand)]
+        return all(len(env.values[name]) == count for name in lists if name in env.values)
+
+    def _holds_number(self, declared: s.Operand, constant: Constant, env: Environment, bound: set[str]) -> bool:
         """Whether all entries are the declared number; a fresh name takes it."""
         stated = declared.value
         held = self.facts.uniform(constant)

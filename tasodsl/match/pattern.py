@@ -50,6 +50,22 @@ class Pattern:
         return self.variables.get(name)
 
     @property
+    def height(self) -> int:
+        """The most nodes that a path down the match side has."""
+        return max(self._nodes_below(b.term) for b in self.match)
+
+    def _nodes_below(self, term: s.Term) -> int:
+        match term:
+            case s.Apply():
+                return 1 + max((self._nodes_below(a) for a in term.args), default=0)
+            case s.Var() if term.name in self.results:
+                return self._nodes_below(self.match[self.results[term.name][0]].term)
+            case s.VariadicMap():
+                return self._nodes_below(term.term)
+            case _:
+                return 0
+
+    @property
     def facts(self) -> tuple[s.Expr, ...]:
         return tuple(w.condition for w in self.rule.wheres)
 

@@ -42,7 +42,7 @@ class MatchTarget(DimTarget):
     def function(self, name: str, args: Sequence[Value], span: Span) -> Value:
         if any(isinstance(a, SymDim) for a in args):
             return self._of_sizes(name, args, span)
-        if name in ("abs", "min", "max", "real"):
+        if name in ("abs", "min", "max", "real", "resized"):
             return super().function(name, args, span)
         try:
             return _real_function(name, [float(a) for a in args])
@@ -50,6 +50,8 @@ class MatchTarget(DimTarget):
             raise Mismatch(f"{name}: {error}", span) from None
 
     def _of_sizes(self, name: str, args: Sequence[Value], span: Span) -> Value:
+        if name == "resized":
+            return super().function(name, args, span)
         if name not in ("min", "max"):
             raise Mismatch(f"{name} of a symbolic size has no value", span)
         chosen = args[0]
