@@ -88,8 +88,8 @@ def _operand(graph: Graph, value: str, sizes: Sizes) -> Operand:
         small = int(np.prod(constant.shape, dtype=np.int64)) <= SMALL
         return Operand(constant.dtype, constant.shape, True, constant.key if small else "")
     shape, dtype = graph.shape(value), graph.dtype(value)
-    if shape is None or not dtype:
-        raise CannotMeasure(f"the shape or type of {value!r} is unknown")
+    if shape is None or dtype in ("", "string"):
+        raise CannotMeasure(f"the shape of {value!r} is unknown, or its type is none to compute with")
     return Operand(dtype, sizes.shape(shape), False, "")
 
 

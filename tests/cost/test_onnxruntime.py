@@ -9,6 +9,8 @@ import itertools
 from dataclasses import replace
 from pathlib import Path
 
+import ml_dtypes
+import numpy as np
 import pytest
 from cost_graphs import conv, graph, node
 
@@ -17,7 +19,7 @@ from tasodsl.cost.onnxruntime import DISPATCH_SECONDS, FUSION_REACH, Onnxruntime
 from tasodsl.cost.sizes import representative
 from tasodsl.cost.table import CostTable
 from tasodsl.graph.dims import symbol
-from tasodsl.graph.graph import Graph, ValueInfo
+from tasodsl.graph.graph import Constant, Graph, ValueInfo
 
 IMAGE = (1, 16, 8, 8)
 CHANNELS = {"b": (16,)}
@@ -192,6 +194,28 @@ def test_what_cannot_run_alone_is_estimated_and_counted(table: CostTable) -> Non
     assert found["q"] > 0
     assert dict(cost.estimated) == {"MatMul": 1}
     assert cost.measured == 1
+
+
+@pytest.mark.parametrize(
+    "dtype", ["string", "bfloat16", "float16", "float64", "int4", "uint8", "bool", "float8_e4m3fn", ""]
+)
+def test_any_element_type_has_a_price(table: CostTable, dtype: str) -> None:
+    made = graph([node("Add", "x k", "s"), node("Abs", "s", "y")], dict.fromkeys("xsy", (4,)), {"k": (4,)}, "y")
+    info = {v: ValueInfo(dtype, (4,)) for v in "xsyk"}
+    made = replace(made, info=made.info.update(info))
+    assert OnnxruntimeCost(1, table).graph_seconds(made) >= 0
+
+
+def test_constants_of_any_element_type_are_passed_on(table: CostTable) -> None:
+    made = graph([node("Add", "x t", "y")], dict.fromkeys("xy", (4,)), {"t": (4,)}, "y")
+    for dtype in (ml_dtypes.bfloat16, np.float16, np.float64, np.int8, np.bool_):
+        constant = Constant.of(np.ones(4).astype(dtype))
+        typed = replace(
+            made,
+            constants=made.constants.update({"t": constant}),
+            info=made.info.update({v: ValueInfo(constant.dtype, (4,)) for v in "xty"}),
+        )
+        assert OnnxruntimeCost(1, table).node_seconds(typed, typed.nodes["y"]) >= 0
 
 
 def test_the_runtime_measures_what_it_fuses(table: CostTable) -> None:
