@@ -107,6 +107,8 @@ def linear() -> Iterator[Case]:
         for c in (None, floats(), floats(4), floats(2, 1), floats(1, 4), floats(2, 4)):
             yield Case("Gemm", (a, b, c), {"transA": trans_a, "transB": trans_b})
         yield Case("Gemm", (a, b, floats(4)), {"transA": trans_a, "transB": trans_b, "alpha": 0.5, "beta": -2.0})
+    for shape, k in itertools.product([(3, 3), (2, 4), (1, 1), (0, 2)], (-1, 0, 2)):
+        yield Case("EyeLike", (floats(*shape),), {"k": k})
     yield Case("Gemm", (floats(0, 3), floats(3, 2), floats(2)))
     yield Case("Gemm", (floats(2, 3), floats(3, 4), floats(4)), {"beta": 0.0})
 
