@@ -190,11 +190,13 @@ class _Run:
         listener.stage("timing")
         interrupted = found.ended == "interrupted"
         seconds = SHORT_TIMING_SECONDS if interrupted else min(TIMING_SECONDS, max(self._time_left(), 0.0))
-        timings = compare(self.source, [t.path for t in trials], self.feeds, options.threads, seconds)
-        best = choose(self.nodes_before, [(t.nodes, timing) for t, timing in zip(trials, timings, strict=True)])
+        timed = self._timed(trials, seconds)
+        if not timed:
+            return self._kept("the runtime does not run it under its own optimizations, so nothing can be timed", found)
+        best = choose(self.nodes_before, [(trial.nodes, timing) for trial, timing in timed])
         if best is None:
-            return self._kept("nothing found was faster, or as fast with fewer nodes", found, timings[0])
-        return self._report(trials[best], timings[best], simplified, found)
+            return self._kept("nothing found was faster, or as fast with fewer nodes", found, timed[0][1])
+        return self._report(*timed[best], simplified, found)
 
     def _time_left(self) -> float:
         return self.started + self.options.seconds - time.monotonic()
@@ -257,6 +259,17 @@ class _Run:
             return worst.reason or f"{worst.value!r} differs by {worst.relative:.1e} of its scale"
         return _Trial(candidate, path, node_count(path), equality)
 
+    def _timed(self, trials: Sequence[_Trial], seconds: float) -> list[tuple[_Trial, Timing]]:
+        """The trials that the runtime runs under its own optimizations, with their times."""
+        try:
+            paths = [t.path for t in trials]
+            timings = compare(self.source, paths, self.feeds, self.options.threads, seconds)
+        except RuntimeRefused:
+            # One of them is refused: the others may still be timed, each by itself.
+            alone = [[t] for t in trials] if len(trials) > 1 else []
+            return [pair for group in alone for pair in self._timed(group, seconds / len(trials))]
+        return list(zip(trials, timings, strict=True))
+
     def _bisect(self, candidate: Candidate, reason: str) -> tuple[Candidate, str]:
         """The first candidate of the lineage that is wrong, given that the last one is; one without a parent's
         application is the clean graph itself."""
@@ -306,7 +319,8 @@ class _Run:
             estimated_before=found.first.seconds,
             estimated_after=trial.candidate.seconds,
             measured_before=timing.original_seconds,
-            measured_after=timing.candidate_seconds,
+            # By the ratio, which is the median over blocks: so the three numbers fit.
+            measured_after=timing.original_seconds / timing.ratio,
             ratio=timing.ratio,
             ratio_quartiles=(timing.low, timing.high),
             largest_difference=largest.relative if largest else None,

@@ -18,6 +18,7 @@ from tasodsl.graph.graph import Graph, Node, NodeId
 from tasodsl.graph.onnx_in import load_model
 from tasodsl.match.api import Match
 from tasodsl.pipeline import Options, Outcome, choose, optimize_model
+from tasodsl.runtime import RuntimeRefused
 
 
 @pytest.fixture(autouse=True)
@@ -184,3 +185,18 @@ def test_options_out_of_range(bad: dict[str, float]):
 
 def operators(path: Path) -> list[str]:
     return [n.op_type for n in onnx.load(path).graph.node]
+
+
+@pytest.mark.parametrize("refused", [[], ["0.onnx"], ["0.onnx", "1.onnx"]])
+def test_what_the_runtime_refuses_to_run_fast_is_not_used(
+    tmp_path: Path, cheap: dict[str, float], monkeypatch: pytest.MonkeyPatch, refused: list[str]
+):
+    def picky(original: object, candidates: list[Path], *_: object) -> list[Timing]:
+        if any(c.name in refused for c in candidates):
+            raise RuntimeRefused("no")
+        return [timing(1.5)] * len(candidates)
+
+    monkeypatch.setattr(pipeline, "compare", picky)
+    outcome = run(tmp_path, {"relu_is_leaky": ("Relu", LEAKY)})
+    assert outcome.chosen.name == {0: "0.onnx", 1: "1.onnx", 2: "net.onnx"}[len(refused)]
+    assert ("timed" in outcome.report.kept) == (len(refused) == 2)
