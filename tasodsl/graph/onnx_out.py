@@ -120,7 +120,7 @@ class _Writer:
         shown = self._shown(name, name.partition("~")[0])
         dtype = onnx_ir.DataType(DTYPE_NUMBERS[constant.dtype])
         shape = onnx_ir.Shape(constant.shape)
-        tensor = onnx_ir.LazyTensor(lambda: _tensor(constant, shown), dtype, shape, name=shown)
+        tensor = _tensor(constant, shown)
         # Before version 4 every initializer was an input, so that a constant had to be a node.
         if self._result.ir_version < 4:
             value = onnx_ir.Value(name=shown)
@@ -198,11 +198,13 @@ class _Writer:
 
 
 def _tensor(constant: Constant, name: str) -> onnx_ir.TensorProtocol:
-    array = constant.array()
+    """The constant as a tensor for a file; numbers are computed when they are written."""
+    shape = onnx_ir.Shape(constant.shape)
     if constant.dtype == "string":
-        texts = [t if isinstance(t, bytes) else str(t).encode() for t in array.reshape(-1).tolist()]
-        return onnx_ir.StringTensor(texts, shape=onnx_ir.Shape(constant.shape), name=name)
-    return onnx_ir.Tensor(array, dtype=onnx_ir.DataType(DTYPE_NUMBERS[constant.dtype]), name=name)
+        texts = [t if isinstance(t, bytes) else str(t).encode() for t in constant.array().reshape(-1).tolist()]
+        return onnx_ir.StringTensor(texts, shape=shape, name=name)
+    dtype = onnx_ir.DataType(DTYPE_NUMBERS[constant.dtype])
+    return onnx_ir.LazyTensor(lambda: onnx_ir.Tensor(constant.array(), dtype=dtype, name=name), dtype, shape, name=name)
 
 
 def _names(graph: onnx.GraphProto) -> Iterator[str]:
