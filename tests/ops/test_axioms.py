@@ -1,4 +1,4 @@
-"""The shipped axioms hold for the numbers that their definitions give, at sizes and attributes that differ from one another."""
+"""The shipped axioms hold for the numbers that their definitions give, at sizes and attributes that all differ."""
 
 from __future__ import annotations
 
@@ -40,24 +40,27 @@ SPACE = {
 WINDOW = {"strides": (2, 1), "pads": (1, 0, 2, 1)}
 PACKS = {"S": (2,), "T": (4, 1)}
 
-# What an axiom's instance has besides: attributes that are named or left open, and sizes that a condition ties together.
+GROUPED = {**SPACE, "c": 6, "rest": {**WINDOW, "group": 2}}
+PLAIN = {**SPACE, "rest": WINDOW}
+POOLED = {**SPACE, "rest": {**WINDOW, "kernel_shape": (3, 2), "dilations": (1, 2)}}
+
+# What an instance has instead of SIZES: attributes that the axiom names or leaves open, and sizes that fit together.
 SPECIAL: Mapping[str, Mapping[str, Any]] = {
-    **dict.fromkeys(
-        ("scale_from_operand_to_kernel", "scale_through_conv", "conv_distributes_over_kernels", "conv_of_batches"),
-        {**SPACE, "c": 6, "rest": {**WINDOW, "group": 2}},
-    ),
-    "conv_distributes_over_operands": {**SPACE, "c": 6, "rest": {**WINDOW, "group": 2, "dilations": (1, 2)}},
-    **dict.fromkeys(("conv_of_concats", "conv_of_kernels"), {**SPACE, "rest": WINDOW}),
+    "scale_from_operand_to_kernel": GROUPED,
+    "scale_through_conv": GROUPED,
+    "conv_distributes_over_kernels": GROUPED,
+    "conv_distributes_over_operands": GROUPED,
+    "conv_of_batches": GROUPED,
+    "conv_of_concats": PLAIN,
+    "conv_of_kernels": PLAIN,
     "conv_of_enlarged_kernel": {
         **SPACE, "z": (0, 0, 1, 2, 0, 0, 1, 2), "p": (2, 3, 2, 2), "d": (2, 1), "rest": {"strides": (1, 2)},
     },
     "conv_by_identity": {**SPACE, "z": (0, 0, 1, 2, 0, 0, 1, 2), "p": (1, 2, 1, 2)},
     "conv_by_means": {**SPACE, "a": Fraction(1, 6), "t": (1, 2), "p": (1, 0, 2, 1)},
     "average_pool_through_concat": {**SPACE, "rest": {**WINDOW, "kernel_shape": (3, 2), "count_include_pad": 0}},
-    **dict.fromkeys(
-        ("max_pool_through_concat", "max_pool_through_concat_of_batches"),
-        {**SPACE, "rest": {**WINDOW, "kernel_shape": (3, 2), "dilations": (1, 2)}},
-    ),
+    "max_pool_through_concat": POOLED,
+    "max_pool_through_concat_of_batches": POOLED,
     "means_of_identity": {"c": 3, "p": 2, "q": 1, "a": Fraction(1, 15)},
 }  # fmt: skip
 
