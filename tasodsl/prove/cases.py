@@ -153,6 +153,7 @@ class Elaboration:
     quantified: list[Z] = field(default_factory=list[Z])
     goals: list[Goal] = field(default_factory=list[Goal])
     aliases: dict[str, str] = field(default_factory=dict[str, str])
+    pending: list[Tensor] = field(default_factory=list[Tensor])
     matching: bool = True
 
     def run(self) -> Case:
@@ -162,6 +163,7 @@ class Elaboration:
         matched = self._bindings(self.pattern.match)
         for w in self.pattern.wheres:
             self._assume(evaluate(w.condition, self.env, self.target))
+        self._force()
         match_demands, self.target.demands = self.target.demands, []
         indexed = any(v.type.dtype == "int" for v in self.pattern.variables)
         for d in match_demands:
@@ -172,6 +174,7 @@ class Elaboration:
         try:
             self._lets()
             written = self._bindings(self.pattern.rewrite)
+            self._force()
             self._goals_from_demands()
             for name, left in matched.items():
                 right = written.get(name)
@@ -219,7 +222,8 @@ class Elaboration:
         self._limit_rank(len(shape))
         label = v.name if position is None else f"{v.name}{position}"
         if v.value is not None:
-            return Tensor(tuple(shape), tuple(self.target.algebra.index() for _ in shape), self._uniform(v.value), f"dtype of {label}")
+            params = [self.target.algebra.index() for _ in shape]
+            return Tensor(shape, params, self._uniform(v.value), f"dtype of {label}")
         element = {"int": "int", "bool": "bool"}.get(v.type.dtype or "float", "real")
         dtype = "bool" if element == "bool" else f"dtype of {v.name}"
         return plain_tensor(label, shape, self.target.algebra, self._dtype_token(v, dtype), element)
@@ -352,13 +356,21 @@ class Elaboration:
         if definition.operand is not None:
             values[definition.operand] = position
         env = Environment(applied.env.fns, {**applied.env.values, **values}, applied.env.tensors)
-        inside = [z3.And(p >= 0, p < d) for p, d in zip(params, shape, strict=True)]
-        with self.target.along(*inside):
-            value = evaluate(definition.body, env, self.target)
-        element = self._element(result, value)
-        stored = as_sum(value) if element == "real" else value
-        token = "bool" if element == "bool" else dtype
-        return Tensor(shape, params, stored, token, element)
+
+        def entry() -> Any:
+            with self.target.apart(*(z3.And(p >= 0, p < d) for p, d in zip(params, shape, strict=True))):
+                value = evaluate(definition.body, env, self.target)
+            return value if self._holds_integers_or_booleans(result, value) else as_sum(value)
+
+        made = Tensor(shape, params, entry, dtype)
+        self.pending.append(made)
+        return made
+
+    def _force(self) -> None:
+        """Compute the entries of all tensors made since the last call, and with them what they demand."""
+        for tensor in self.pending:
+            _ = tensor.value
+        self.pending.clear()
 
     def _widths(self, d: s.Def, result: s.Operand, applied: Application, spare: int, packs: int) -> list[int]:
         """How many dimensions each index of a definition covers."""
@@ -373,12 +385,10 @@ class Elaboration:
         return widths
 
     @staticmethod
-    def _element(result: s.Operand, value: Value) -> Any:
+    def _holds_integers_or_booleans(result: s.Operand, value: Value) -> bool:
         if isinstance(value, bool) or (isinstance(value, z3.ExprRef) and z3.is_bool(value)):
-            return "bool"
-        if isinstance(value, z3.ExprRef) and z3.is_int(value) and result.type.dtype in ("int", "any", None):
-            return "int"
-        return "real"
+            return True
+        return isinstance(value, z3.ExprRef) and z3.is_int(value) and result.type.dtype in ("int", "any", None)
 
     # --- attributes ---
 

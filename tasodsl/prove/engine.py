@@ -21,7 +21,7 @@ from tasodsl.source import Span
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Seconds: for one question to Z3, and for a whole rule."""
+    """Seconds of processor time: for one question to Z3, and for a whole rule."""
 
     query: float = 2.0
     rule: float = 20.0
@@ -49,12 +49,12 @@ class Result:
 
 def prove(pattern: Pattern, rules: RuleSet, scope: Scope, limits: Limits, stop: Callable[[], bool] = lambda: False) -> Result:
     """Try to prove `pattern` for every structure in `scope` and all sizes."""
-    start = time.monotonic()
+    start = time.process_time()
     count = queries = 0
     satisfiable: bool | None = False
 
     def result(status: str, failure: Failure | None = None) -> Result:
-        return Result(status, count, queries, time.monotonic() - start, failure)
+        return Result(status, count, queries, time.process_time() - start, failure)
 
     try:
         for case in cases(pattern, rules, scope):
@@ -69,7 +69,7 @@ def prove(pattern: Pattern, rules: RuleSet, scope: Scope, limits: Limits, stop: 
             queries += solver.queries
             if failure is not None and solver.satisfiable([*case.hypotheses, *case.quantified]) is not False:
                 return result("open", failure)
-            if time.monotonic() > start + limits.rule:
+            if time.process_time() > start + limits.rule:
                 raise TimeUp
     except TimeUp:
         return result("timeout", Failure("", "the time limit was reached", pattern.span))

@@ -45,18 +45,38 @@ class Demand:
     kind: Literal["size", "bounds", "divisor"] = "size"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+Element = Literal["real", "int", "bool"]
+
+
 class Tensor:
     """A tensor of a proof: sizes, and its value at generic indices `params` (each within its size).
 
-    `dtype` is a token: equal tokens are equal dtypes; `element` says what an entry is.
+    `dtype` is a token: equal tokens are equal dtypes; `element` says what an entry is. A value is computed when it is first
+    needed, so that a case that its conditions exclude costs little.
     """
 
-    shape: tuple[Value, ...]
-    params: tuple[Z, ...]
-    value: Any
-    dtype: str
-    element: Literal["real", "int", "bool"] = "real"
+    __slots__ = ("_make", "_value", "dtype", "params", "shape")
+
+    def __init__(self, shape: Sequence[Value], params: Sequence[Z], value: Any | Callable[[], Any], dtype: str) -> None:
+        self.shape = tuple(shape)
+        self.params = tuple(params)
+        self.dtype = dtype
+        self._make: Callable[[], Any] | None = value if callable(value) else None
+        self._value: Any = None if callable(value) else value
+
+    @property
+    def value(self) -> Any:
+        if self._make is not None:
+            self._value = self._make()
+            self._make = None
+        return self._value
+
+    @property
+    def element(self) -> Element:
+        value = self.value
+        if isinstance(value, Sum):
+            return "real"
+        return "bool" if _is_bool(value) else "int"
 
 
 @dataclass(slots=True)
@@ -87,6 +107,15 @@ class ProofTarget(Target):
             yield
         finally:
             del self.path[len(self.path) - len(conditions) :]
+
+    @contextmanager
+    def apart(self, *conditions: Z):
+        """A path of its own: entries are computed at generic indices, wherever they are first needed."""
+        outer, self.path = self.path, list(conditions)
+        try:
+            yield
+        finally:
+            self.path = outer
 
     # --- numbers ---
 
@@ -366,7 +395,7 @@ def plain_tensor(name: str, shape: Sequence[Value], algebra: Algebra, dtype: str
     f: Any = z3.Function(f"entry:{name}", *[INT] * len(params), sort) if params else None
     entry = f(*params) if params else z3.Const(f"entry:{name}", sort)
     value = Sum((Product((), (), entry),)) if element == "real" else entry
-    return Tensor(tuple(shape), params, value, dtype, element)  # type: ignore[arg-type]
+    return Tensor(shape, params, value, dtype)
 
 
 def _is_int(v: Value) -> bool:
