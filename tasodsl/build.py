@@ -191,15 +191,14 @@ class Builder:
         name, first, second, body = children(tree)
         operand: str | None = None
         if second is not None:
-            which = self.items(first)
+            which = self.items(children(first)[0])
             operand = which[0].id if len(which) == 1 and isinstance(which[0], s.Name) else ""
             if not operand:
-                self.problem(
-                    "E0118", "the first bracket names the number of the result", first, "", f"write `def {name}[k][…]`"
-                )
+                help = f"write `def {name}[k][…]`"
+                self.problem("E0118", "the first bracket names the number of the result", first, "", help)
         indices: list[s.Name | s.Splice] = []
-        inner = second or first
-        for raw, item in zip(nodes(children(inner)), self.items(inner), strict=True):
+        (listed,) = children(second or first)
+        for raw, item in zip(nodes(children(listed)), self.items(listed), strict=True):
             if isinstance(item, s.Name) or (isinstance(item, s.Splice) and isinstance(item.value, s.Name)):
                 indices.append(item)
             else:
