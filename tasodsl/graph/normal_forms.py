@@ -124,6 +124,7 @@ def _batch_normalization(call: Call) -> Attributes:
     # Before opset 14 a second output, read or not, means training.
     _must(len(call.outputs) == 1 or not any(call.outputs[1:]))
     _must(call.integer("training_mode", 0) == 0 and call.integer("spatial", 1) == 1)
+    _must(call.rank() >= 2)
     call.only_first_output()
     return {"epsilon": call.real("epsilon", 1e-5)}
 
@@ -131,7 +132,15 @@ def _batch_normalization(call: Call) -> Attributes:
 def _layer_normalization(call: Call) -> Attributes:
     call.only_first_output()
     _must(call.integer("stash_type", 1) == 1)
-    return {"axis": call.axis(call.integer("axis", -1), call.rank()), "epsilon": call.real("epsilon", 1e-5)}
+    axis = call.axis(call.integer("axis", -1), call.rank())
+    normalized = call.shape(0)[axis:]
+    for index in (1, 2):
+        if call.has(index):
+            # ONNX lets these broadcast; the definition does not. A size other than 1 is the operand's own.
+            shape = call.shape(index)
+            own = (a == b or (isinstance(a, int) and a != 1) for a, b in zip(shape, normalized, strict=False))
+            _must(len(shape) == len(normalized) and all(own))
+    return {"axis": axis, "epsilon": call.real("epsilon", 1e-5)}
 
 
 def _softmax(call: Call) -> Attributes:
@@ -170,6 +179,18 @@ def _clip(call: Call) -> Attributes:
         low = call.scalar(call.real("min", 0.0)) if "min" in call.attributes else ""
         high = call.scalar(call.real("max", 0.0)) if "max" in call.attributes else ""
         call.inputs = (call.inputs[0], low, high)
+        return {}
+    for index in (1, 2):
+        if call.has(index):
+            call.rank(index, of=0)
+    return {}
+
+
+def _binary(call: Call) -> Attributes:
+    """ONNX's operators of any arity, of which that of two operands is defined and that of one does nothing."""
+    _must(len(call.inputs) <= 2)
+    if len(call.inputs) == 1:
+        call.op_type = "Identity"
     return {}
 
 
@@ -239,6 +260,8 @@ def _pad(call: Call) -> Attributes:
     if pads is None:
         raise NotNormal
     value = call.operand(2)
+    if call.opset >= 11 and call.has(2):
+        call.rank(2, of=0)
     if call.opset < 11:
         number = call.real("value", 0.0)
         # The default is the absent operand, but a negative zero is not the default.
@@ -426,15 +449,16 @@ def _lrn(call: Call) -> Attributes:
 # fmt: off
 _PLAIN = (
     "Abs", "Add", "And", "Ceil", "Cos", "Div", "Equal", "Erf", "Exp", "Floor", "GlobalAveragePool",
-    "GlobalMaxPool", "Greater", "GreaterOrEqual", "HardSwish", "Identity", "Less", "LessOrEqual", "Log", "Max",
-    "Min", "Mish", "Mul", "Neg", "Not", "Or", "PRelu", "Pow", "Reciprocal", "Relu", "Sigmoid", "Sign", "Sin",
-    "Softplus", "Softsign", "Sqrt", "Sub", "Sum", "Tanh", "Where", "Xor",
+    "GlobalMaxPool", "Greater", "GreaterOrEqual", "HardSwish", "Identity", "Less", "LessOrEqual", "Log",
+    "Mish", "Mul", "Neg", "Not", "Or", "PRelu", "Pow", "Reciprocal", "Relu", "Sigmoid", "Sign", "Sin",
+    "Softplus", "Softsign", "Sqrt", "Sub", "Tanh", "Where", "Xor",
 )
 # fmt: on
 
 NORMAL_FORMS: Mapping[str, Callable[[Call], Attributes]] = MappingProxyType(
     {
         **dict.fromkeys(_PLAIN, _plain),
+        **dict.fromkeys(("Max", "Min", "Sum"), _binary),
         "Conv": _conv,
         "ConvTranspose": _conv_transpose,
         "AveragePool": _average_pool,
