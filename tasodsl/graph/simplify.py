@@ -6,6 +6,7 @@ nothing changes. The same graph always gives the same result.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -96,8 +97,11 @@ def _does_nothing(graph: Graph, node: Node) -> bool:
     if node.domain or node.captures or len(node.outputs) != 1:
         return False
     if not node.defined:
-        known = graph.originals[node.origin].known
-        return known and node.op_type in ("Reshape", "Expand") and _same_shape(graph, node)
+        if not graph.originals[node.origin].known:
+            return False
+        if node.op_type in ("Sum", "Max", "Min"):
+            return len(node.inputs) == 1
+        return node.op_type in ("Reshape", "Expand") and _same_shape(graph, node)
     match node.op_type:
         case "Identity" | "Dropout":
             return True
@@ -106,7 +110,7 @@ def _does_nothing(graph: Graph, node: Node) -> bool:
             return isinstance(perm, tuple) and list(perm) == list(range(len(perm)))
         case "Cast":
             return graph.dtype(node.inputs[0]) == node.attribute("to")
-        case "Concat" | "Sum" | "Max" | "Min":
+        case "Concat":
             return len(node.inputs) == 1
         case "Split":
             return True
@@ -278,7 +282,7 @@ def _fold(state: _State) -> None:
             continue
         if (node_id, node.inputs) in state.refused:
             continue
-        constants = folded(graph, node)
+        constants = None if _too_large(state, node) else folded(graph, node)
         grown = 0 if constants is None else _growth(graph, node, constants)
         if constants is None or grown > state.growth_left:
             state.refused.add((node_id, node.inputs))
@@ -286,6 +290,16 @@ def _fold(state: _State) -> None:
         state.growth_left -= max(grown, 0)
         _become_constants(state, node, constants)
         state.done[f"{node.op_type} of constants"] += 1
+
+
+def _too_large(state: _State, node: Node) -> bool:
+    """Whether the results are sure to be too large, which saves computing them."""
+    graph = state.graph
+    least = -sum(graph.constants[v].nbytes for v in node.inputs if v) - RESULT_BYTES
+    for output in node.outputs:
+        shape = graph.shape(output) or ()
+        least += math.prod(d for d in shape if isinstance(d, int)) if all(isinstance(d, int) for d in shape) else 0
+    return least > state.growth_left
 
 
 def _growth(graph: Graph, node: Node, constants: dict[str, Constant]) -> int:
