@@ -17,6 +17,9 @@ def require_writable(target: Path) -> None:
     """UserError unless a file can be made beside `target` to take its place: found out before any work is done."""
     if target.is_dir():
         raise UserError(f"{target}: cannot write: it is a folder")
+    if target.exists() and not target.is_file():
+        # A device would be replaced by a file.
+        raise UserError(f"{target}: cannot write: it is no ordinary file")
     if not target.parent.is_dir():
         raise UserError(f"{target}: cannot write: there is no folder {target.parent}")
     try:

@@ -123,6 +123,8 @@ def optimize_file(
     require_writable(target)
     if json_file is not None:
         require_writable(json_file)
+        if json_file.resolve() in (source.resolve(), target.resolve()):
+            raise UsageError(f"the report and the model cannot both be {json_file}")
     listener = listener or Silent()
     listener.stage("reading rules")
     rules = load_rulebook(options.rules)

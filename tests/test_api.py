@@ -75,6 +75,11 @@ def test_no_other_name_is_offered():
     assert all(hasattr(tasodsl, name) for name in tasodsl.__all__)
 
 
+def test_a_device_is_not_replaced_by_a_file(tmp_path: Path):
+    with pytest.raises(UserError, match="no ordinary file"):
+        files.require_writable(Path("/dev/null"))
+
+
 def test_a_copy_is_the_same_bytes(tmp_path: Path):
     source = product(tmp_path / "p.onnx")
     files.copy_model(source, tmp_path / "q.onnx")

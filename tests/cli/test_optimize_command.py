@@ -134,6 +134,13 @@ def test_a_report_that_cannot_be_written_is_found_out_first(tmp_path: Path):
     assert [p.name for p in tmp_path.iterdir()] == ["net.onnx"]
 
 
+def test_a_report_in_the_place_of_the_model(tmp_path: Path):
+    source = tiny(tmp_path / "net.onnx")
+    before = source.read_bytes()
+    assert "cannot both be" in fails("optimize", source, "--json", source, code=2)
+    assert source.read_bytes() == before
+
+
 def test_broken_rules(tmp_path: Path):
     source = tiny(tmp_path / "net.onnx")
     rules = tmp_path / "bad.taso"
