@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from models import assert_same, carried, declare_outputs, made_anew, model, run
 from onnx import TensorProto, helper, numpy_helper
 from onnx.external_data_helper import convert_model_to_external_data
+from small_models import assert_same, carried, declare_outputs, made_anew, model, run
 
 from tasodsl.graph import save
 from tasodsl.graph.dims import symbol

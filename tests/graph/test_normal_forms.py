@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx
 import pytest
-from models import assert_same, carried, declare_outputs, made_anew, model, run
 from onnx import helper
+from small_models import assert_same, carried, declare_outputs, made_anew, model, run
 
 from tasodsl.graph.onnx_in import import_graph
 from tasodsl.graph.onnx_out import export_graph

@@ -10,8 +10,8 @@ import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from models import Feed, assert_same, carried, model, run
 from onnx import helper, numpy_helper
+from small_models import Feed, assert_same, carried, model, run
 
 from tasodsl.graph.onnx_in import import_graph
 from tasodsl.graph.onnx_out import export_graph

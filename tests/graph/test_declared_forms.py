@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from models import carried
+from small_models import carried
 from test_normal_forms import CASES, Case, parts
 
 from tasodsl import syntax as s
