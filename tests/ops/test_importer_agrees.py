@@ -1,4 +1,4 @@
-"""What the importer calls defined is defined: at the imported attributes, the definition gives the runtime's results."""
+"""What the importer calls defined is defined: at the imported attributes, definitions give the runtime's results."""
 
 from __future__ import annotations
 
