@@ -43,7 +43,10 @@ def _described(type_: s.AttrType, wanted: Kind) -> str:
         case "perm":
             return "a permutation"
         case _:
-            return str(wanted) if wanted.element is None else f"{wanted} of numbers"
+            if wanted.name != "list":
+                return str(wanted)
+            elements = "whole numbers" if type_.kind == "int" else "numbers"
+            return f"a list of {wanted.length} {elements}" if wanted.length is not None else f"a list of {elements}"
 
 
 def _structural(attr: s.AttrDecl, value: s.Expr, out: Findings) -> None:

@@ -26,7 +26,7 @@ def check_fn(fn: s.FnDecl, fns: Mapping[str, s.FnDecl], out: Findings) -> None:
             "E0205", f"`{fn.name}` is a built-in function", name_span(fn), "declared again", "choose another name"
         )
     path = _cycle(fn, fns)
-    if path:
+    if path and fn.name == min(path):  # told once for each cycle
         way = " calls ".join(f"`{name}`" for name in path)
         out.error(
             "E0230",
@@ -155,7 +155,7 @@ def _definitions(op: s.OpDecl, scope: Scope, out: Findings) -> None:
     for definition in op.defs:
         result = results.get(definition.result)
         if result is None:
-            help = did_you_mean(definition.result, results)
+            help = did_you_mean(definition.result, results, f"its results are {', '.join(f'`{r}`' for r in results)}")
             out.error("E0246", f"`{definition.result}` is no result of `{op.name}`", definition.span, "", help)
         elif result.name in defined:
             out.error(

@@ -49,14 +49,14 @@ def check_rule(rule: s.RuleDecl, rules: RuleSet, out: Findings) -> None:
         clause = next(c for c in rule.clauses if isinstance(c, s.Unproved))
         out.error("E0235", "a waived proof needs a reason", clause.span, "no reason", 'write `unproved "…"`')
     unique(((v.name, v.span) for v in rule.variables), "variable", out)
-    _direction(rule, rules, out)
+    _direction(rule, rules, "by the match side", out)
     if rule.both:
         # Backwards, the rewrite side is what is matched.
         back = replace(rule, match=rule.rewrite, rewrite=rule.match, clauses=tuple(rule.wheres), both=False)
-        _direction(back, rules, out)
+        _direction(back, rules, "by the rewrite side, which `birewrite` matches too", out)
 
 
-def _direction(rule: s.RuleDecl, rules: RuleSet, out: Findings) -> None:
+def _direction(rule: s.RuleDecl, rules: RuleSet, side: str, out: Findings) -> None:
     terms = [b.term for b in rule.match]
     wheres = [w.condition for w in rule.wheres]
     scope, rests = _match_scope(rule.variables, terms, wheres, rules, out)
@@ -67,8 +67,13 @@ def _direction(rule: s.RuleDecl, rules: RuleSet, out: Findings) -> None:
     scope, lets = _conditions(rule.clauses, scope, [b.term for b in rule.rewrite], out)
     _rewrite_side(rule, replace(scope, tensors={**variables, **lets}), rests, rules, out)
     _clashes(rule, bound, out)
-    _all_matched(rule.variables, terms, "by the match side", out)
-    _dangling(rule, out)
+    _all_matched(rule.variables, terms, side, out)
+    if _has_output(rule):
+        _dangling(rule, out)
+    else:
+        help = "an output is a name bound on both sides"
+        message = f"the rule `{rule.name}` has no output"
+        out.error("E0225", message, _hull(rule.rewrite), "binds nothing that is matched", help)
     _connected(rule, out)
     if _same_sides(rule):
         out.error(
@@ -321,11 +326,11 @@ def _rewrite_side(
                 help = did_you_mean(name, matched, "bind it on the match side, or read it in another line")
                 message = f"`{name}` is not bound by the match side, and nothing reads it"
                 out.error("E0224", message, bind.span, "not an output", help)
-    outputs = {n for b in rule.rewrite for n in b.names if n != "_"}
-    if rule.rewrite and not outputs & matched:
-        span = _hull(rule.rewrite)
-        help = "an output is a name bound on both sides"
-        out.error("E0225", f"the rule `{rule.name}` has no output", span, "binds nothing that is matched", help)
+
+
+def _has_output(rule: s.RuleDecl) -> bool:
+    matched = {n for b in rule.match for n in b.names}
+    return any(n in matched and n != "_" for b in rule.rewrite for n in b.names)
 
 
 def _same_sides(rule: s.RuleDecl) -> bool:

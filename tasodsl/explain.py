@@ -202,7 +202,7 @@ def _misspelt_keyword(f: Failure) -> Diagnostic | None:
     for token in (f.bad, f.good[-1] if f.good else None):
         if token is None or token.type != "NAME" or not f.first_on_line(token):
             continue
-        at_top = not f.good or token is f.good[0]
+        at_top = all(t.type == "DOC" for t in f.good if t is not token)
         words = DECLARATIONS if at_top else (*sorted(CLAUSES), *DECLARATIONS)
         like = get_close_matches(token, words, 1, 0.6)
         span = f.span(_start(token), _end(token))
@@ -300,8 +300,11 @@ def _equals(f: Failure) -> Diagnostic | None:
         return None
     if f.bad.type == "_ASSIGN" and "EQUAL" in f.accepted:
         return Diagnostic("E0106", "`=` is no comparison", f.here(), "binds a name", "to compare, write `==`")
-    if f.bad.type == "EQUAL" and "_ASSIGN" in f.accepted:
-        return Diagnostic("E0106", "`==` binds no name", f.here(), "compares", "to bind a name, write `=`")
+    # Where only `=` is expected, `==` is read as two of them.
+    first = f.good[-1] if f.good else f.bad
+    if f.bad.type == first.type == "_ASSIGN" and _end(first) == _start(f.bad):
+        span = f.span(_start(first), _end(f.bad))
+        return Diagnostic("E0106", "`==` binds no name", span, "compares", "to bind a name, write `=`")
     return None
 
 

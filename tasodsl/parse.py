@@ -23,15 +23,14 @@ from tasodsl.grammar import Node, Stop, parse_text
 from tasodsl.source import Source, Span
 
 MOST_ERRORS_A_PIECE = 5
-DEEPEST = 80
+DEEPEST = 100
 """Nesting beyond this is refused: the passes walk the tree recursively."""
 
 _LINE_WORD = re.compile(r"^([A-Za-z_][A-Za-z0-9_]*)\b(?=[ \t]+[A-Za-z_])?", re.MULTILINE)
 _CLAUSE = re.compile(
-    rf"^[ \t]*(?:for(?=\s+(?:const\s+)?(?:\.\.)?\w+\??\s*:)|(?:{'|'.join(sorted(CLAUSES - {'for'}))})\b)", re.MULTILINE
+    rf"^[ \t]*(for(?=\s+(?:const\s+)?(?:\.\.)?\w+\??\s*:)|(?:{'|'.join(sorted(CLAUSES - {'for'}))})\b)", re.MULTILINE
 )
 _ABOVE = re.compile(r"[ \t\r]*(?:///|#|$)")
-_DOC = re.compile(r"^[ \t]*///[^\n]*", re.MULTILINE)
 
 
 def parse(source: Source) -> s.Module:
@@ -144,7 +143,7 @@ def _fault(failure: Failure, problem: Diagnostic) -> int:
 
 def _without_clause(text: str, position: int) -> str | None:
     """The text with the clause at `position` made blank; None where there is none, or nothing after it."""
-    starts = [m.start() for m in _CLAUSE.finditer(text)]
+    starts = [m.start(1) for m in _CLAUSE.finditer(text)]
     before = [p for p in starts if p <= position]
     after = [p for p in starts if p > position]
     if not before or not after:

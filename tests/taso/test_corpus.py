@@ -1,0 +1,42 @@
+"""The corpus: each file in `fail/` has one fault and a whole expected message, each in `pass/` has none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from corpus import HERE, findings, operators
+
+from tasodsl.check import check
+from tasodsl.render import render_all
+
+FAIL = sorted((HERE / "fail").glob("*.taso"))
+PASS = sorted((HERE / "pass").glob("*.taso"))
+
+
+def name(path: Path) -> str:
+    return path.stem
+
+
+@pytest.mark.parametrize("path", FAIL, ids=name)
+def test_a_fault_gets_its_message(path: Path, golden: Callable[[Path, str], None]) -> None:
+    golden(path.with_suffix(".expected"), render_all(findings(path)))
+
+
+@pytest.mark.parametrize("path", PASS, ids=name)
+def test_a_text_without_faults_gets_no_message(path: Path) -> None:
+    assert render_all(findings(path)) == ""
+
+
+def test_the_corpus_is_large_and_every_file_finds_something() -> None:
+    assert len(FAIL) >= 100
+    assert all(findings(path) for path in FAIL)
+
+
+def test_every_expected_message_belongs_to_a_text() -> None:
+    assert {p.stem for p in (HERE / "fail").glob("*.expected")} == {p.stem for p in FAIL}
+
+
+def test_the_operators_of_the_corpus_are_well_formed() -> None:
+    assert render_all(check([operators()])[1]) == ""
