@@ -18,6 +18,7 @@ from tasodsl.prove.equal import Equality
 from tasodsl.prove.reals import Algebra, Sum, Z, conj, substitute, variables
 from tasodsl.prove.reals import replace as put
 from tasodsl.prove.solver import PARTIAL, Solver, applications
+from tasodsl.prove.splits import splits
 from tasodsl.prove.target import Tensor
 
 MAX_BOUND = 6
@@ -41,13 +42,24 @@ def defined(case: Case, solver: Solver, equality: Equality) -> bool:
         within = [z3.And(p >= 0, p < d) for p, d in zip(left.params, left.shape, strict=True)]
         hypotheses = [*case.hypotheses, *within]
         entry = substitute(right.value, list(zip(right.params, left.params, strict=True)), case.algebra.index)
-        known = list(atoms(left.value, case.algebra))
-        for atom in atoms(entry, case.algebra):
-            here = [*hypotheses, *atom.context]
-            if not _in_domain(here, atom.term, solver) and not any(
-                _computed(here, atom, other, solver, equality) for other in known
-            ):
-                return False
+        if _entry_defined(hypotheses, left.value, entry, solver, equality):
+            continue
+        pieces = splits([left.value, entry])
+        if not pieces or not all(
+            _entry_defined([*hypotheses, *piece], left.value, entry, solver, equality) for piece in pieces
+        ):
+            return False
+    return True
+
+
+def _entry_defined(hypotheses: Sequence[Z], left: Sum, right: Sum, solver: Solver, equality: Equality) -> bool:
+    known = list(atoms(left, equality.algebra))
+    for atom in atoms(right, equality.algebra):
+        here = [*hypotheses, *atom.context]
+        if not _in_domain(here, atom.term, solver) and not any(
+            _computed(here, atom, other, solver, equality) for other in known
+        ):
+            return False
     return True
 
 
