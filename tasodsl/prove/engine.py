@@ -14,6 +14,7 @@ from tasodsl.prove.partial import computed, defined
 from tasodsl.prove.reals import Sum, conj, substitute
 from tasodsl.prove.reals import replace as put
 from tasodsl.prove.solver import Solver, TimeUp
+from tasodsl.prove.splits import splits
 from tasodsl.prove.target import Tensor
 from tasodsl.ruleset import RuleSet
 from tasodsl.source import Span
@@ -82,7 +83,7 @@ def prove_case(case: Case, solver: Solver) -> Failure | None:
     """None when everything the case needs is proved."""
     if case.failure is not None:
         return Failure(case.describe(), case.failure[0], case.failure[1])
-    equality = Equality(solver, case.algebra)
+    equality = Equality(solver, case.algebra, sizes=tuple(case.hypotheses))
     partial: list[Goal] = []
     together = [g for g in case.goals if g.kind != "divisor"]
     claims = [z3.Implies(conj(g.path), g.condition) if g.path else g.condition for g in together]
@@ -112,7 +113,13 @@ def same_entries(case: Case, left: Tensor, right: Tensor, solver: Solver, equali
     hypotheses = [*case.hypotheses, *within]
     equality = replace(equality, given=(*case.quantified, *computed(left, case)))
     if isinstance(left.value, Sum) and isinstance(right.value, Sum):
-        return equality.equal(hypotheses, left.value, substitute(right.value, pairs, case.algebra.index))
+        other = substitute(right.value, pairs, case.algebra.index)
+        if equality.equal(hypotheses, left.value, other):
+            return True
+        pieces = splits([left.value, other])
+        return bool(pieces) and all(
+            replace(equality, unfolded={}).equal([*hypotheses, *piece], left.value, other) for piece in pieces
+        )
     if isinstance(left.value, Sum) or isinstance(right.value, Sum):
         return False
     other = put(right.value, pairs) if isinstance(right.value, z3.ExprRef) else right.value

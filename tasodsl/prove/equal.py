@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import z3
 
@@ -35,8 +36,16 @@ class Equality:
     given: tuple[Z, ...] = ()
     """What may be assumed about values (not sizes), since the match side computes them; given to the last question only."""
     depth: int = 0
+    sizes: tuple[Z, ...] = ()
+    """The hypotheses about sizes alone, the same for all questions of a case."""
     unfolded: dict[int, Z] = field(default_factory=dict[int, Z])
     """Symbol applications known to have no plain value."""
+    normals: dict[tuple[object, ...], tuple[Product | None, list[Any]]] = field(
+        default_factory=dict[tuple[object, ...], tuple[Product | None, list[Any]]]
+    )
+    """Normal forms found, by hypotheses and product (kept alive beside them, so that ids stay theirs)."""
+    different: dict[tuple[object, ...], list[Any]] = field(default_factory=dict[tuple[object, ...], list[Any]])
+    """Pairs of symbol applications that were not shown equal."""
 
     def equal(self, hypotheses: Sequence[Z], left: Sum, right: Sum, kind: Kind = "sum") -> bool:
         """Whether the two sums (or, for `kind` max and min, the two extremes over single products) are proved equal."""
@@ -134,6 +143,9 @@ class Equality:
             first, second = self.algebra.symbols[a.decl().name()], self.algebra.symbols[b.decl().name()]
             if first.kind != second.kind or a.eq(b):
                 continue
+            key = (*(h.get_id() for h in hypotheses), -1, a.get_id(), b.get_id())
+            if key in self.different:
+                continue
             self.depth += 1
             same = self.equal(
                 hypotheses,
@@ -144,6 +156,7 @@ class Equality:
             self.depth -= 1
             if same:
                 return [(b, a)]
+            self.different[key] = [*hypotheses, a, b]
         return []
 
     def _constants(self, terms: Sequence[Z]) -> list[Z]:
@@ -161,6 +174,13 @@ class Equality:
 
     def normal(self, hypotheses: Sequence[Z], p: Product, kind: Kind) -> Product | None:
         """The normal form, or None for a product that contributes nothing."""
+        terms = [*(x for b in p.binders for x in (b.variable, b.bound)), *p.guards, p.body]
+        key = (kind, len(p.binders), *(h.get_id() for h in hypotheses), -1, *(x.get_id() for x in terms))
+        if key not in self.normals:
+            self.normals[key] = (self._normal(hypotheses, p, kind), [*hypotheses, *terms])
+        return self.normals[key][0]
+
+    def _normal(self, hypotheses: Sequence[Z], p: Product, kind: Kind) -> Product | None:
         guards = _flat([z3.simplify(g) for g in p.guards])
         p = replace(p, guards=tuple(guards))
         while True:
@@ -187,7 +207,7 @@ class Equality:
             others = (*p.binders[:k], *p.binders[k + 1 :])
             if any(_mentions(o.bound, b.variable) for o in others):
                 continue
-            if self.solver.proves([*hypotheses, *(o.range() for o in others)], b.bound == 1):
+            if self._is_one(b.bound):
                 return _at(p, k, z3.IntVal(0), [])
             for g in p.guards:
                 if z3.is_eq(g) and z3.is_int(g.arg(0)):
@@ -195,6 +215,11 @@ class Equality:
                     if point is not None:
                         return _at(p, k, point, [point >= 0, point < b.bound])
         return None
+
+    def _is_one(self, bound: Z) -> bool:
+        if z3.is_int_value(bound):
+            return bound.as_long() == 1
+        return self.solver.proves(self.sizes, bound == 1, FIRST_TRY)
 
     def _window(self, hypotheses: Sequence[Z], p: Product) -> Product | None:
         """A bound index shifted so that it runs over the window its guards imply."""

@@ -91,8 +91,16 @@ class Symbol:
     params: tuple[Z, ...]
     value: Sum
 
+    unfolded: dict[tuple[int, ...], tuple[Sum, tuple[Z, ...]]] = field(default_factory=dict[tuple[int, ...], tuple[Sum, tuple[Z, ...]]])
+    """Values at arguments that were asked for, with the arguments (which keeps their ids theirs)."""
+
     def at(self, args: Sequence[Z], fresh: Callable[[str], Z]) -> Sum:
-        return substitute(self.value, list(zip(self.params, args, strict=True)), fresh)
+        """The definition at `args`; the same object for the same arguments."""
+        key = tuple(a.get_id() for a in args)
+        if key not in self.unfolded:
+            made = substitute(self.value, list(zip(self.params, args, strict=True)), fresh)
+            self.unfolded[key] = (made, tuple(args))
+        return self.unfolded[key][0]
 
 
 @dataclass(slots=True)
