@@ -8,7 +8,7 @@ rounded once, where the tensor becomes an operand.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -120,21 +120,25 @@ def of_operator(
     ]
 
 
-def of_let(let: s.LetTensor, env: Environment, operands: dict[str, Fold], shape: tuple[int, ...], dtype: str) -> Fold:
-    """A `let` tensor; `operands` are the folds that its body may read, by name."""
+def of_let(
+    let: s.LetTensor, env: Environment, operands: Mapping[str, Fold | None], shape: tuple[int, ...], dtype: str
+) -> Fold:
+    """A `let` tensor; `operands` are the folds that its body may read, by name: None where one is absent."""
     mentioned = names(let)
     read = {n: f for n, f in operands.items() if n in mentioned}
     bound = sorted((n, repr(v)) for n, v in env.values.items() if n in mentioned)
     fns = [env.fns[n] for n in sorted(mentioned_functions(let, env))]
-    key = digest("let", let.binders, let.body, bound, fns, sorted((n, f.key) for n, f in read.items()), dtype)
+    keys = sorted((n, None if f is None else f.key) for n, f in read.items())
+    key = digest("let", let.binders, let.body, bound, fns, keys, dtype)
+    present = [f for f in read.values() if f is not None]
 
     def compute() -> Array:
-        arrays: dict[str, Any] = {n: f.entries() for n, f in read.items()}
+        arrays: dict[str, Any] = {n: None if f is None else f.entries() for n, f in read.items()}
         with np.errstate(all="ignore"):
             return evaluate_tensor(let, Environment(env.fns, env.values, arrays))
 
-    moves = _only_moves(let.body) and all(f.moves for f in read.values())
-    return Fold(key, shape, dtype, compute, moves, tuple(c for f in read.values() for c in f.sources))
+    moves = _only_moves(let.body) and all(f.moves for f in present)
+    return Fold(key, shape, dtype, compute, moves, tuple(c for f in present for c in f.sources))
 
 
 def mentioned_functions(tree: s.Tree, env: Environment) -> set[str]:

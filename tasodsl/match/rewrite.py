@@ -151,11 +151,12 @@ class _Rewriting:
                 raise Refused
 
     def _let(self, let: s.LetTensor) -> Fold:
-        folds = {
-            n: of_constant(v, self.graph.constants[v])
-            for n, v in self.bound.items()
-            if isinstance(v, str) and v in self.graph.constants
-        }
+        folds: dict[str, Fold | None] = {}
+        for name, value in self.bound.items():
+            if value == "":
+                folds[name] = None
+            elif value in self.graph.constants:
+                folds[name] = of_constant(value, self.graph.constants[value])
         folds.update({n: f for n, f in self.local.items() if isinstance(f, Fold)})
         sizes: list[Any] = []
         for binder in let.binders:
@@ -164,7 +165,7 @@ class _Rewriting:
         if not all(_is_size(n) for n in sizes):
             raise Refused
         read = names(let.body)
-        dtypes = {f.dtype for n, f in folds.items() if n in read and f.dtype}
+        dtypes = {f.dtype for n, f in folds.items() if n in read and f is not None and f.dtype}
         if len(dtypes) > 1:
             raise Refused
         return of_let(let, self.env, folds, tuple(sizes), next(iter(dtypes), ""))

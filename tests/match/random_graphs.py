@@ -126,7 +126,7 @@ def _makers(net: Net, pick: Pick) -> list[Callable[..., Any]]:
         return lambda *values: tuple(tree(t, *values) for t in texts)
 
     def matmuls(x: str, *_: str) -> Any:
-        return tuple(net.op("MatMul", x, w) for w in ("v11", "v10", "v11")[: 2 + pick(2)])
+        return tuple(net.op("MatMul", x, w) for w in ("v11", "v12", "v11")[: 2 + pick(2)])
 
     def diamond(x: str, *_: str) -> Any:
         t = net.op("Relu", x)
@@ -147,6 +147,8 @@ def _makers(net: Net, pick: Pick) -> list[Callable[..., Any]]:
         whole_split,
         shaped(("Neg", ("Neg", 0))),
         shaped(("Relu", 0), ("Tanh", 0), ("Neg", 0)),
+        shaped(("Add", ("Mul", 0, 1), ("Mul", 0, 2))),
+        shaped(("LeakyRelu", ("LeakyRelu", 0), {"alpha": 0.5})),
         shaped(("Cast", ("Cast", 0, {"to": "float64"}), {"to": "float32"})),
         shaped(("Relu", ("Add", 0, 1)), ("Tanh", ("Neg", 1))),
         shaped(("Mul", ("Mul", 0, "v7"), "v7")),
