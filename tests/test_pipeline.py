@@ -200,3 +200,28 @@ def test_what_the_runtime_refuses_to_run_fast_is_not_used(
     outcome = run(tmp_path, {"relu_is_leaky": ("Relu", LEAKY)})
     assert outcome.chosen.name == {0: "0.onnx", 1: "1.onnx", 2: "net.onnx"}[len(refused)]
     assert ("timed" in outcome.report.kept) == (len(refused) == 2)
+
+
+@pytest.mark.parametrize(("ratios", "kept"), [([0.96, 1.0], False), ([0.96, 0.96], True), ([0.9, 1.0], True)])
+def test_a_simpler_graph_gets_a_second_chance(
+    tmp_path: Path, cheap: dict[str, float], monkeypatch: pytest.MonkeyPatch, ratios: list[float], kept: bool
+):
+    asked = iter(ratios)
+
+    def drifting(original: object, candidates: list[object], *_: object) -> list[Timing]:
+        return [timing(next(asked))] * len(candidates)
+
+    class Dropping(Replacing):
+        def apply(self, graph: Graph, match: Match) -> Graph:
+            return graph.rewrite([match.root], [], redirected={match.root: graph.nodes[match.root].inputs[0]})
+
+    monkeypatch.setattr(pipeline, "compare", drifting)
+    source = network(tmp_path / "net.onnx")
+    model = onnx.load(source)
+    model.graph.node[0].input[0] = "r0"
+    model.graph.node.insert(0, helper.make_node("Relu", ["x"], ["r0"]))
+    onnx.save(model, source)
+    rules = Dropping({"relu_relu": ("Relu", LEAKY)})
+    rules.matches = lambda graph, around=None: [Match("relu_relu", "r0", ("r0",), ())] if "r0" in graph.nodes else []
+    outcome = optimize_model(load_model(source), source, rules, Options(), tmp_path, pipeline.Silent())
+    assert bool(outcome.report.kept) == kept
