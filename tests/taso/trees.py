@@ -130,7 +130,13 @@ docs = some(st.text(st.sampled_from("ab /#\"'é"), max_size=8).map(str.rstrip))
 plain = st.one_of(
     st.builds(s.FnDecl, names, some(names), exprs, doc=docs),
     st.builds(
-        s.OpDecl, names, some(operands), some(operands, 1), st.none() | st.integers(1, 23), some(op_clauses, 0, 4), doc=docs
+        s.OpDecl,
+        names,
+        some(operands),
+        some(operands, 1),
+        st.none() | st.integers(1, 23),
+        some(op_clauses, 0, 4),
+        doc=docs,
     ),
     st.builds(s.AxiomDecl, names, some(operands), some(wheres | lets), applies(terms), terms, doc=docs),
     st.builds(
@@ -145,7 +151,7 @@ plain = st.one_of(
     ),
 )
 
-comments = st.text(st.sampled_from("ab /#\"é"), max_size=8).map(lambda t: f"#{t}".rstrip())
+comments = st.text(st.sampled_from('ab /#"é'), max_size=8).map(lambda t: f"#{t}".rstrip())
 
 
 @st.composite
