@@ -9,7 +9,7 @@ import sys
 
 import typer
 
-from tasodsl.cli import check, fmt, optimize
+from tasodsl.cli import check, fmt, optimize, verify
 from tasodsl.cli.safely import INTERRUPTED
 
 app = typer.Typer(
@@ -22,6 +22,7 @@ app = typer.Typer(
 app.command("optimize")(optimize.command)
 app.command("check")(check.command)
 app.command("fmt")(fmt.command)
+app.command("verify")(verify.command)
 
 
 def main() -> None:

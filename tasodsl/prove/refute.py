@@ -1,0 +1,346 @@
+"""Engine 4: the two sides of a rule evaluated on random instances, in search of one on which they differ.
+
+A counterexample is an instance that the match side accepts and on which the rewrite side is not valid, has another
+type, or has another value than rounding explains. It is made as small as it goes before it is shown, and onnxruntime is
+asked whether it sees the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from random import Random
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tasodsl import syntax as s
+from tasodsl.elaborate import names
+from tasodsl.evaluate import evaluate_tensor
+from tasodsl.prove.cases import Pattern
+from tasodsl.prove.instances import (
+    KINDS,
+    Arrays,
+    Choices,
+    Instance,
+    build,
+    draw,
+    left_values,
+    members,
+    right_values,
+)
+from tasodsl.prove.model import run_side
+from tasodsl.prove.verdict import Counterexample
+from tasodsl.ruleset import RuleSet
+from tasodsl.runtime import RuntimeRefused
+from tasodsl.scalar import Mismatch, Value
+from tasodsl.source import Span
+
+Array = NDArray[Any]
+
+TOLERANCE = 1e-6
+"""Of the scale of the values: what float64 cannot lose in a sum of a few products."""
+RUNTIME_TOLERANCE = 1e-3
+LARGEST = 600
+"""Instances with more entries than this show no more than smaller ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How many instances are tried. The numbers are counts, not seconds, so that a verdict does not depend on load."""
+
+    attempts: int
+    """Random choices, most of which the match side refuses."""
+    instances: int
+    """Valid instances."""
+
+
+SHORT = Effort(attempts=400, instances=16)
+LONG = Effort(attempts=6000, instances=300)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What one instance shows. The arrays are by variable and by result; a result the rewrite side lacks is missing."""
+
+    instance: Instance
+    reason: str
+    span: Span
+    entries: Arrays
+    left: Arrays
+    right: Arrays
+
+
+def refute(
+    pattern: Pattern,
+    rules: RuleSet,
+    effort: Effort,
+    hints: Iterable[Mapping[str, Value]] = (),
+    seed: int = 0,
+) -> Counterexample | None:
+    """A counterexample, as small as was found. `hints` are choices to try when random ones seldom fit."""
+    found = search(pattern, rules, effort, hints, seed)
+    return None if found is None else shown(_simpler_entries(_smaller(found)))
+
+
+def search(
+    pattern: Pattern, rules: RuleSet, effort: Effort, hints: Iterable[Mapping[str, Value]] = (), seed: int = 0
+) -> Difference | None:
+    """The first difference met: small instances are tried first."""
+    for instance in instances(pattern, rules, effort, hints, seed):
+        found = difference(instance)
+        if found is not None:
+            return found
+    return None
+
+
+def instances(
+    pattern: Pattern, rules: RuleSet, effort: Effort, hints: Iterable[Mapping[str, Value]] = (), seed: int = 0
+) -> Iterator[Instance]:
+    """Valid instances, the smaller ones first; each choice of structure once."""
+    rng = Random(f"{seed} {pattern.name}")
+    valid = 0
+    seen: set[tuple[tuple[str, Value], ...]] = set()
+
+    def fresh(choices: Choices) -> Instance | None:
+        try:
+            instance = build(pattern, rules, choices)
+        except Mismatch:
+            return None
+        key = tuple(sorted(choices.made.items(), key=lambda item: item[0]))
+        if key in seen or instance.elements > LARGEST:
+            return None
+        seen.add(key)
+        return instance
+
+    for k in range(effort.attempts):
+        level = 3 * k // effort.attempts
+        made = fresh(Choices({}, rng, size=2 + level, rank=2 + level // 2, arity=2 + level // 2))
+        if made is not None:
+            valid += 1
+            yield made
+            if valid >= effort.instances * (level + 1) // 3:
+                if level == 2:
+                    return
+                # Enough of this size; the rest of its attempts are given up.
+                if valid >= effort.instances:
+                    return
+    for hint in hints:
+        made = fresh(Choices(hint, rng))
+        if made is not None:
+            valid += 1
+            yield made
+        if valid >= effort.instances:
+            return
+
+
+def difference(instance: Instance) -> Difference | None:
+    """What is wrong with this instance: seen in two draws of entries, so that it is no accident."""
+    for kind in KINDS:
+        seen: Difference | None = None
+        for k in range(4):
+            found = _drawn(instance, kind, k)
+            if found is not None and (seen is not None or instance.problem is not None):
+                return seen or found
+            seen = seen or found
+            if seen is None and k == 0 and found is None:
+                break
+    return None
+
+
+def _drawn(instance: Instance, kind: str, seed: int) -> Difference | None:
+    """The difference on one draw of entries; None also where the match side does not accept them."""
+    entries = draw(instance, np.random.default_rng([seed, KINDS.index(kind)]), kind)
+    return evaluated(instance, entries)
+
+
+def evaluated(instance: Instance, entries: Arrays) -> Difference | None:
+    try:
+        left = left_values(instance, entries)
+    except Mismatch:
+        return None
+    if instance.problem is not None:
+        reason, span = instance.problem
+        return Difference(instance, reason, span, entries, left, {})
+    try:
+        right = right_values(instance, entries, left)
+    except Mismatch as mismatch:
+        reason = f"the rewrite side is not valid: {mismatch}"
+        return Difference(instance, reason, instance.pattern.rewrite[0].span, entries, left, {})
+    if right is None:
+        return None
+    for bind in instance.pattern.rewrite:
+        for name in bind.names:
+            if name in left and name in right and differs(left[name], right[name]):
+                return Difference(instance, f"{name} differs", bind.span, entries, left, right)
+    return None
+
+
+def differs(left: Array, right: Array, tolerance: float = TOLERANCE) -> bool:
+    """Whether some finite entry on the left has another value on the right."""
+    if left.shape != right.shape:
+        return True
+    if left.dtype.kind in "biu" and right.dtype.kind in "biu":
+        return not np.array_equal(left, right)
+    a, b = left.astype(np.float64), right.astype(np.float64)
+    finite = np.isfinite(a)
+    both = finite & np.isfinite(b)
+    if (finite & ~both).any():
+        return True
+    scale = max(1.0, float(np.abs(a[both]).max(initial=0)), float(np.abs(b[both]).max(initial=0)))
+    return bool((np.abs(a[both] - b[both]) > tolerance * scale).any())
+
+
+# --- making it smaller ---
+
+
+def _smaller(found: Difference) -> Difference:
+    """Smaller choices, one after another, while there is still a difference."""
+    best = found
+    improved = True
+    while improved:
+        improved = False
+        for name, value in list(best.instance.choices.items()):
+            for simpler in _simpler(name, value):
+                candidate = _again(best, {**best.instance.choices, name: simpler})
+                if candidate is not None and _weight(candidate.instance) < _weight(best.instance):
+                    best, improved = candidate, True
+                    break
+    return best
+
+
+def _again(found: Difference, choices: Mapping[str, Value]) -> Difference | None:
+    old = found.instance
+    try:
+        instance = build(old.pattern, old.rules, Choices(choices))
+    except Mismatch:
+        return None
+    if (instance.problem is None) != (old.problem is None):
+        return None
+    return difference(instance)
+
+
+def _simpler(name: str, value: Value) -> list[Value]:
+    """Values to try in the place of a choice, the simplest first."""
+    if isinstance(value, bool):
+        return [False] if value else []
+    if isinstance(value, int):
+        return [v for v in (1, 0, 2, value - 1, abs(value)) if v != value]
+    if isinstance(value, Fraction):
+        return [Fraction(v) for v in (1, 0, 2) if v != value]
+    return []
+
+
+def _weight(instance: Instance) -> tuple[float, float]:
+    """What is to be made small: the entries (a size of 0 is no simpler than one of 2), then the numbers chosen."""
+    empty = sum(d == 0 for t in instance.operands().values() for d in t.shape)
+    numbers = sum(abs(float(v)) + (v < 0) for v in instance.choices.values() if isinstance(v, int | Fraction))
+    return instance.elements + 4 * empty, numbers
+
+
+def _simpler_entries(found: Difference) -> Difference:
+    """Entries made 0 or 1, one after another, while there is still a difference."""
+    declared = {v.name: v for v in found.instance.pattern.variables}
+    best = found
+    for name, array in members(found.entries):
+        variable = name.partition("[")[0]
+        if declared[variable].value is not None or array.size > 64:
+            continue
+        for place in np.ndindex(*array.shape):
+            for simple in (0, 1, 2, -1):
+                current = dict(members(best.entries))[name]
+                if current[place] == simple:
+                    break
+                changed = current.copy()
+                changed[place] = simple
+                candidate = evaluated(best.instance, _with(best.entries, name, changed))
+                if candidate is not None:
+                    best = candidate
+                    break
+    return best
+
+
+def _with(entries: Arrays, name: str, array: Array) -> Arrays:
+    variable, _, rest = name.partition("[")
+    if not rest:
+        return {**entries, name: array}
+    listed: list[Array] = list(entries[variable])
+    listed[int(rest[:-1])] = array
+    return {**entries, variable: tuple(listed)}
+
+
+# --- showing it ---
+
+
+def shown(found: Difference) -> Counterexample:
+    """The difference with what onnxruntime says of it."""
+    runtime, confirmed, fault = _ask_runtime(found)
+    return Counterexample(
+        found.reason,
+        found.span,
+        _settings(found.instance),
+        tuple(members(found.entries)),
+        tuple(members(found.left)),
+        tuple(members(found.right)),
+        runtime,
+        confirmed,
+        fault,
+    )
+
+
+def _settings(instance: Instance) -> tuple[tuple[str, str], ...]:
+    """The names that are neither sizes nor packs, and what `..a` took where that is not the default."""
+    shapes = {n for v in instance.pattern.variables for d in v.type.dims for n in _dim_names(d)}
+    out = [(name, value_text(value)) for name, value in instance.values.items() if name not in shapes]
+    for rest, taken in instance.rests.items():
+        out.extend((f"{rest}.{name}", value_text(value)) for name, value in taken.items())
+    return tuple(out)
+
+
+def _dim_names(part: s.Expr | s.Splice | s.PerOperand) -> set[str]:
+    return {part.name} if isinstance(part, s.PerOperand) else names(part)
+
+
+def value_text(value: Value) -> str:
+    """A value as the language writes it."""
+    if isinstance(value, tuple):
+        listed: tuple[Value, ...] = value
+        return "[" + ", ".join(map(value_text, listed)) + "]"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Fraction | float):
+        return f"{float(value):.6g}" if value != int(value) else f"{int(value)}.0"
+    return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def _ask_runtime(found: Difference) -> tuple[str, bool, bool]:
+    """What it says, whether that confirms the difference, and whether a definition is at fault."""
+    pattern = found.instance.pattern
+    try:
+        left = run_side(found.instance, pattern.match, found.entries, {})
+    except RuntimeRefused as refused:
+        return f"onnxruntime cannot run the match side: {refused}", False, False
+    for name, array in found.left.items():
+        if name in left and differs(array, left[name], RUNTIME_TOLERANCE):
+            return f"onnxruntime gives another {name} for the match side than the definitions", False, True
+    try:
+        right = run_side(found.instance, pattern.rewrite, found.entries, _folded(found))
+    except RuntimeRefused as refused:
+        if found.right:
+            return f"onnxruntime cannot run the rewrite side: {refused}", False, False
+        return "confirmed by onnxruntime, which refuses the rewrite side", True, False
+    outputs = [n for b in pattern.rewrite for n in b.names if n in left and n in right]
+    if any(differs(left[n], right[n], RUNTIME_TOLERANCE) for n in outputs):
+        return "confirmed by onnxruntime", True, False
+    return "not confirmed: onnxruntime gives the same on both sides", False, False
+
+
+def _folded(found: Difference) -> Arrays:
+    env = found.instance.environment({**found.entries, **found.left})
+    out: Arrays = {}
+    for let in found.instance.pattern.lets:
+        if isinstance(let, s.LetTensor):
+            out[let.name] = env.tensors[let.name] = evaluate_tensor(let, env)
+    return out

@@ -1,0 +1,87 @@
+"""Choices for instances that random ones seldom hit: models of a proof's hypotheses, found by the solver.
+
+They are only suggestions: an instance made of them is checked like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from random import Random
+from typing import Any
+
+import z3
+
+from tasodsl.prove.cases import Case, Pattern, Scope, cases
+from tasodsl.prove.reals import Z
+from tasodsl.ruleset import RuleSet
+from tasodsl.scalar import Value
+
+LARGEST = 6
+"""Of sizes and integer attributes."""
+PER_CASE = 3
+SECONDS = 0.3
+"""For one question."""
+
+
+def suggestions(pattern: Pattern, rules: RuleSet, scope: Scope, failed: str = "") -> Iterator[Mapping[str, Value]]:
+    """Choices that satisfy the hypotheses, for every structure within the scope; first for the one that a proof failed
+    in, which `failed` describes."""
+    rng = Random(pattern.name)
+    found: list[Case] = []
+    for case in cases(pattern, rules, scope):
+        if failed and case.describe() == failed:
+            yield from _models(case, rng, 4 * PER_CASE)
+        found.append(case)
+        if len(found) > 400:
+            break
+    rng.shuffle(found)
+    for case in found:
+        yield from _models(case, rng, PER_CASE)
+
+
+def _models(case: Case, rng: Random, count: int) -> Iterator[Mapping[str, Value]]:
+    structure: dict[str, Value] = dict(case.choices)
+    solver = z3.Solver()
+    solver.set("timeout", int(1000 * SECONDS))
+    solver.add(*case.hypotheses)
+    numbers = _constants(case.hypotheses)
+    solver.add(*(z3.And(x >= -1, x <= LARGEST) for x in numbers if z3.is_int(x)))
+    if solver.check() != z3.sat:
+        return
+    for _ in range(count):
+        solver.push()
+        for x in rng.sample(numbers, len(numbers)):
+            solver.push()
+            solver.add(x == (rng.randint(0, 3) if z3.is_int(x) else z3.Q(rng.randint(1, 4), rng.randint(1, 2))))
+            if solver.check() != z3.sat:
+                solver.pop()
+        model = solver.model() if solver.check() == z3.sat else None
+        solver.pop(solver.num_scopes())
+        if model is not None:
+            yield {**structure, **{x.decl().name(): _value(model, x) for x in numbers}}
+
+
+def _constants(terms: list[Z]) -> list[Z]:
+    """The integer and real constants in the terms, by name."""
+    found: dict[str, Z] = {}
+    stack: list[Any] = list(terms)
+    seen: set[int] = set()
+    while stack:
+        x = stack.pop()
+        if x.get_id() in seen:
+            continue
+        seen.add(x.get_id())
+        if z3.is_const(x) and x.decl().kind() == z3.Z3_OP_UNINTERPRETED and (z3.is_int(x) or z3.is_real(x)):
+            found[x.decl().name()] = x
+        stack.extend(x.children())
+    return [found[name] for name in sorted(found)]
+
+
+def _value(model: Any, x: Z) -> Value:
+    value = model.eval(x, model_completion=True)
+    if z3.is_int_value(value):
+        return value.as_long()
+    if z3.is_rational_value(value):
+        return Fraction(value.numerator_as_long(), value.denominator_as_long())
+    return Fraction(1)  # an algebraic number; the instance's own checks decide

@@ -1,0 +1,165 @@
+"""The verdict on each rule and axiom: a proof is tried, then a counterexample is looked for, whatever the proof said.
+
+Declarations are judged independently, in processes of their own when there are several.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import lru_cache
+
+from tasodsl import syntax as s
+from tasodsl.match.pattern import Scope as MatchScope
+from tasodsl.prove.cases import Pattern, Scope, pattern_of
+from tasodsl.prove.engine import Limits, Result, prove
+from tasodsl.prove.refute import LONG, SHORT, refute
+from tasodsl.prove.suggest import suggestions
+from tasodsl.prove.verdict import DEFINITIONS, EVALUATION, Counterexample, Verdict
+from tasodsl.ruleset import RuleSet
+
+Declaration = s.RuleDecl | s.AxiomDecl
+FIRST = Scope(max_rank=4, max_arity=4)
+LAST_RANK = 6
+FEW_CASES = 60
+"""A proof of at most so many cases is repeated with one rank more."""
+TESTED = Scope(max_rank=3, max_arity=2)
+"""Structures for which the solver is asked for instances."""
+
+
+def verify(
+    declarations: Sequence[Declaration],
+    rules: RuleSet,
+    limit: float,
+    jobs: int,
+    done: Callable[[Verdict], None] = lambda v: None,
+) -> list[Verdict]:
+    """A verdict for each declaration, in their order. `limit`: seconds a rule. `done` is told of each as it comes."""
+    if jobs <= 1 or len(declarations) <= 1:
+        verdicts: list[Verdict] = []
+        for d in declarations:
+            verdicts.append(judge(d, rules, limit))
+            done(verdicts[-1])
+        return verdicts
+    found: dict[int, Verdict] = {}
+    packed = pickle.dumps([*rules.fns.values(), *rules.ops.values()])
+    with _workers(min(jobs, len(declarations))) as pool:
+        waiting = {pool.submit(_judge_packed, d, packed, limit): k for k, d in enumerate(declarations)}
+        for future in as_completed(waiting):
+            verdict = future.result()
+            found[waiting[future]] = verdict
+            done(verdict)
+    return [found[k] for k in range(len(declarations))]
+
+
+@contextmanager
+def _workers(count: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes, none of which is left behind whatever happens."""
+    context = multiprocessing.get_context("spawn")
+    before = set(multiprocessing.active_children())
+    pool = ProcessPoolExecutor(count, context, _start_worker)
+    try:
+        yield pool
+        pool.shutdown()
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for child in set(multiprocessing.active_children()) - before:
+            child.terminate()
+        raise
+
+
+def _start_worker() -> None:
+    # Ctrl-C reaches the whole group of processes; the parent decides what comes of it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@lru_cache(maxsize=1)
+def _unpacked(rules: bytes) -> RuleSet:
+    return RuleSet.of(pickle.loads(rules))
+
+
+def _judge_packed(declaration: Declaration, rules: bytes, limit: float) -> Verdict:
+    return judge(declaration, _unpacked(rules), limit)
+
+
+def judge(declaration: Declaration, rules: RuleSet, limit: float) -> Verdict:
+    """The verdict on one declaration; a rule for both directions is proved in both."""
+    start = time.monotonic()
+    verdicts = [_judge_direction(p, declaration, rules, limit) for p in directions(declaration)]
+    worst = min(verdicts, key=lambda v: _SEVERITY.index(v.status))
+    scopes = [v.scope for v in verdicts if v.scope is not None]
+    if worst.status == "proved":
+        ranks, arities = (s.max_rank for s in scopes), (s.max_arity for s in scopes)
+        worst = replace(worst, scope=MatchScope(min(ranks), min(arities)))
+    return replace(worst, seconds=time.monotonic() - start)
+
+
+_SEVERITY = ("contradiction", "refuted", "vacuous", "unknown", "unproved", "proved")
+
+
+def directions(declaration: Declaration) -> list[Pattern]:
+    """The patterns to prove: two for a `birewrite`."""
+    forward = pattern_of(declaration)
+    if isinstance(declaration, s.AxiomDecl) or not declaration.both:
+        return [forward]
+    backward = replace(
+        forward, name=f"{forward.name}.reverse", match=declaration.rewrite, rewrite=declaration.match
+    )
+    return [forward, backward]
+
+
+def _judge_direction(pattern: Pattern, declaration: Declaration, rules: RuleSet, limit: float) -> Verdict:
+    kind = "axiom" if isinstance(declaration, s.AxiomDecl) else "rule"
+    blank = Verdict(declaration.name, kind, "unknown")
+    waived = declaration.unproved if isinstance(declaration, s.RuleDecl) else None
+    if waived is not None:
+        found = refute(pattern, rules, LONG, suggestions(pattern, rules, TESTED))
+        return _refuted(blank, found) if found else replace(blank, status="unproved", why=waived)
+    result, scope = prove_as_far(pattern, rules, limit)
+    if scope is not None:
+        hints = suggestions(pattern, rules, TESTED)
+        found = refute(pattern, rules, SHORT, hints)
+        proved = replace(blank, status="proved", engine=DEFINITIONS, scope=MatchScope(scope.max_rank, scope.max_arity))
+        return _contradicted(proved, found) if found else proved
+    failure = result.failure
+    why = "" if failure is None else f"{failure.why} ({failure.case})" if failure.case else failure.why
+    span = failure.span if failure is not None else pattern.span
+    if result.status == "vacuous":
+        return replace(blank, status="vacuous", engine=DEFINITIONS, why="its conditions can never hold", span=span)
+    hints = suggestions(pattern, rules, TESTED, failure.case if failure is not None else "")
+    found = refute(pattern, rules, LONG, hints)
+    return _refuted(blank, found) if found else replace(blank, why=why, span=span)
+
+
+def _refuted(blank: Verdict, found: Counterexample) -> Verdict:
+    status = "contradiction" if found.definition_fault else "refuted"
+    return replace(
+        blank, status=status, engine=EVALUATION, why=found.reason, span=found.span, counterexample=found
+    )
+
+
+def _contradicted(proved: Verdict, found: Counterexample) -> Verdict:
+    why = f"it was proved, and yet: {found.reason}"
+    return replace(proved, status="contradiction", why=why, span=found.span, counterexample=found)
+
+
+def prove_as_far(pattern: Pattern, rules: RuleSet, limit: float) -> tuple[Result, Scope | None]:
+    """Engine 1 with growing ranks: its first result, and the largest scope that it proved."""
+    deadline = time.monotonic() + limit
+    scope = FIRST
+    first = result = prove(pattern, rules, scope, Limits(rule=limit))
+    proved: Scope | None = None
+    while result.status == "proved":
+        proved = scope
+        left = deadline - time.monotonic()
+        if result.cases > FEW_CASES or scope.max_rank == LAST_RANK or left <= 0:
+            break
+        scope = Scope(scope.max_rank + 1, scope.max_arity)
+        result = prove(pattern, rules, scope, Limits(rule=left))
+    return first, proved
