@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -251,17 +252,19 @@ def _erf(x: Any) -> Any:
     return np.asarray(np.frompyfunc(math.erf, 1, 1)(x), np.float64)
 
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "abs": np.abs,
-    "cos": np.cos,
-    "erf": _erf,
-    "exp": np.exp,
-    "floor": np.floor,
-    "log": np.log,
-    "pow": np.float_power,
-    "real": np.float64,
-    "sign": np.sign,
-    "sin": np.sin,
-    "sqrt": np.sqrt,
-    "tanh": np.tanh,
-}
+FUNCTIONS: Mapping[str, Callable[..., Any]] = MappingProxyType(
+    {
+        "abs": np.abs,
+        "cos": np.cos,
+        "erf": _erf,
+        "exp": np.exp,
+        "floor": np.floor,
+        "log": np.log,
+        "pow": np.float_power,
+        "real": np.float64,
+        "sign": np.sign,
+        "sin": np.sin,
+        "sqrt": np.sqrt,
+        "tanh": np.tanh,
+    }
+)
