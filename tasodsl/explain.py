@@ -231,7 +231,10 @@ def _unclosed_bracket(f: Failure) -> Diagnostic | None:
     if f.bad is None or not stack:
         return None
     at_end = f.bad.type == "$END"
-    if not at_end and not (f.bad in CLAUSES | frozenset(DECLARATIONS) and f.first_on_line(f.bad)):
+    # No clause begins within brackets; only `for` has a place there.
+    if not at_end and (
+        f.bad not in CLAUSES | frozenset(DECLARATIONS) or (f.bad == "for" and not f.first_on_line(f.bad))
+    ):
         return None
     bracket = stack[-1]
     where = "the text ends" if at_end else f"the clause `{f.bad}` begins"
