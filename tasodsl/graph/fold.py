@@ -16,7 +16,7 @@ from onnx import helper
 
 from tasodsl.graph.dtypes import DTYPE_NUMBERS
 from tasodsl.graph.graph import Constant, Graph, Node
-from tasodsl.graph.lower import CannotLower, lower, node_proto
+from tasodsl.graph.lower import CannotLower, lowered_call
 from tasodsl.graph.validate import subgraphs
 from tasodsl.runtime import RuntimeRefused, Session
 
@@ -53,15 +53,7 @@ def call_of(graph: Graph, node: Node) -> tuple[onnx.NodeProto, dict[str, Constan
         proto.input.extend(node.inputs)
         proto.output.extend(node.outputs)
         return proto, {}
-    lowered = lower(node, graph.opset, graph.info, graph.constants.get)
-    made: dict[str, Constant] = {}
-    names: list[str] = []
-    for operand in lowered.inputs:
-        name = operand if isinstance(operand, str) else f"Constant~{operand.key}"
-        if isinstance(operand, Constant):
-            made[name] = operand
-        names.append(name)
-    return node_proto(lowered.op_type, names, node.outputs, lowered.attributes), made
+    return lowered_call(node, graph.opset, graph.info, graph.constants.get)
 
 
 def folded(graph: Graph, node: Node) -> dict[str, Constant] | None:

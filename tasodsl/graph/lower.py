@@ -207,6 +207,21 @@ def lower(
     return Lowered(target.op_type, tuple(target.inputs), target.attributes)
 
 
+def lowered_call(
+    node: Node, opset: int, info: Mapping[str, ValueInfo], constant_of: Callable[[str], Constant | None]
+) -> tuple[onnx.NodeProto, dict[str, Constant]]:
+    """`lower`, with names for the new constants."""
+    lowered = lower(node, opset, info, constant_of)
+    made: dict[str, Constant] = {}
+    names: list[str] = []
+    for operand in lowered.inputs:
+        name = operand if isinstance(operand, str) else f"Constant~{operand.key}"
+        if isinstance(operand, Constant):
+            made[name] = operand
+        names.append(name)
+    return node_proto(lowered.op_type, names, node.outputs, lowered.attributes), made
+
+
 @lru_cache(maxsize=4096)
 def can_lower(op_type: str, opset: int, dtype: str = "") -> bool:
     """Whether `opset` has the operator, taking a first operand of this element type ("" for any)."""

@@ -17,7 +17,7 @@ from tasodsl.graph.dim_values import DimTensor
 from tasodsl.graph.dims import Dim, Shape, SymDim, Undecided, symbol
 from tasodsl.graph.dtypes import DTYPE_NAMES, DTYPE_NUMBERS
 from tasodsl.graph.graph import AttributeValue, Constant, Node, ValueInfo
-from tasodsl.graph.lower import lower, node_proto
+from tasodsl.graph.lower import lowered_call
 
 UNKNOWN = ValueInfo("", None)
 MOST_DATA = 1024
@@ -33,22 +33,10 @@ def infer_node(
     node: Node, infos: Mapping[str, ValueInfo], constants: Mapping[str, Constant], opset: int = 21
 ) -> list[ValueInfo]:
     """What is known of the outputs of a node in normal form."""
-    lowered = lower(node, opset, infos, constants.get)
-    made: dict[str, Constant] = {}
-    names: list[str] = []
-    for operand in lowered.inputs:
-        if isinstance(operand, Constant):
-            name = f"~{len(made)}"
-            made[name] = operand
-            names.append(name)
-        else:
-            names.append(operand)
-    proto = node_proto(lowered.op_type, names, node.outputs, lowered.attributes)
-    seen = {
-        **{v: infos[v] for v in node.inputs if v in infos},
-        **{n: ValueInfo(c.dtype, c.shape) for n, c in made.items()},
-    }
-    return infer_call(node, proto, opset, seen, lambda v: made.get(v) or constants.get(v), lambda _: None)
+    proto, made = lowered_call(node, opset, infos, constants.get)
+    known = {v: infos[v] for v in node.inputs if v in infos}
+    known.update({name: ValueInfo(c.dtype, c.shape) for name, c in made.items()})
+    return infer_call(node, proto, opset, known, lambda v: made.get(v) or constants.get(v), lambda _: None)
 
 
 def infer_call(

@@ -20,7 +20,7 @@ from tasodsl.graph.fold import call_of, folded, is_deterministic
 from tasodsl.graph.graph import Constant, Graph, Node, NodeId, ValueInfo, fresh_name
 from tasodsl.graph.lower import CannotLower
 from tasodsl.graph.normalize import normalize
-from tasodsl.graph.shapes import infer_call
+from tasodsl.graph.shapes import infer_call, infer_node
 
 DUPLICATE_BYTES = 1024
 """Equal constants below this size are not worth rewriting their readers."""
@@ -168,13 +168,14 @@ def _normalize_again(state: _State, node: Node) -> None:
 
 def _inferred(graph: Graph, node: Node) -> dict[str, ValueInfo]:
     """Outputs of which more can be told than is known."""
-    try:
-        proto, made = call_of(graph, node)
-    except CannotLower:
-        return {}
-    info = {v: graph.info[v] for v in node.operands() if v in graph.info}
-    info.update({name: ValueInfo(c.dtype, c.shape) for name, c in made.items()})
-    infos = infer_call(node, proto, graph.opset, info, lambda v: made.get(v) or graph.constants.get(v), lambda _: None)
+    if node.defined:
+        try:
+            infos = infer_node(node, graph.info, graph.constants, graph.opset)
+        except CannotLower:
+            return {}
+    else:
+        proto, _ = call_of(graph, node)
+        infos = infer_call(node, proto, graph.opset, graph.info, graph.constants.get, lambda _: None)
     found: dict[str, ValueInfo] = {}
     for output, new in zip(node.outputs, infos, strict=True):
         old = graph.info.get(output)

@@ -219,6 +219,17 @@ def test_unsorted_nodes_are_sorted() -> None:
     assert [n.name for n in round_trip(proto).graph.node] == ["first", "second"]
 
 
+def test_the_long_name_of_the_default_domain() -> None:
+    proto = relu_chain()
+    proto.opset_import[0].domain = "ai.onnx"
+    for node in proto.graph.node:
+        node.domain = "ai.onnx"
+    source = carried(proto)
+    graph = import_graph(source)
+    assert all(n.defined for n in graph.nodes.values())
+    assert_same(run(to_proto(export_graph(source, graph)), {"x": X}), run(relu_chain(), {"x": X}))
+
+
 def test_newer_opsets_are_carried() -> None:
     proto = relu_chain(opset=24, ir_version=10)
     source = carried(proto)

@@ -29,7 +29,12 @@ def cleaned(proto: onnx.ModelProto, growth: int = 0) -> tuple[onnx.ModelProto, C
     source = carried(proto)
     graph, done = simplify(import_graph(source), growth)
     assert simplify(graph, growth)[0].hash == graph.hash
-    return to_proto(export_graph(source, graph)), done
+    result = to_proto(export_graph(source, graph))
+    again = carried(result)
+    unchanged, nothing = simplify(import_graph(again), growth)
+    assert not nothing
+    assert to_proto(export_graph(again, unchanged)) == result
+    return result, done
 
 
 def operators(proto: onnx.ModelProto, feeds: Sequence[Feed] = ({"x": X},), growth: int = 0) -> list[str]:
