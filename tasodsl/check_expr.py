@@ -27,6 +27,10 @@ LISTS_FIRST = frozenset({"len", "rank", "prod", "index", "broadcast", "flatten",
 """Built-in functions whose first argument is a list."""
 
 
+DEEPEST_CALL = 2
+"""How far the kind of a function's result is looked for through calls within calls."""
+
+
 def check_expr(e: s.Expr, scope: Scope, out: Findings) -> Kind:
     """The kind of `e`, with all that is wrong in it added to `out`."""
     match e:
@@ -219,29 +223,17 @@ def _compare(e: s.Compare, scope: Scope, out: Findings) -> Kind:
 
 def _call(e: s.Call, scope: Scope, out: Findings) -> Kind:
     name, declared = e.function, scope.fns.get(e.function)
-    if name in ("present", "dtype", "len") and len(e.args) == 1 and isinstance(e.args[0], s.Name):
-        operand = e.args[0]
-        tensor = scope.tensors.get(operand.id)
-        if tensor is not None and (name != "len" or (tensor.variadic and operand.id not in scope.values)):
-            if name == "present" and not tensor.optional:
-                help = f"declare it `{operand.id}?`"
-                out.error("E0220", f"`{operand.id}` is always present", operand.span, "not optional", help)
-            return RESULTS[name]
-        if name != "len":
-            out.error("E0210", f"`{name}` takes the name of an operand", operand.span, "not an operand")
-            return RESULTS[name]
+    if name in ("present", "dtype") and len(e.args) == 1:
+        return _about_operand(e, e.args[0], scope, out)
     kinds = [check_expr(a, scope, out) for a in e.args]
     if declared is not None:
         if len(kinds) != len(declared.params):
             _arity(e, len(declared.params), len(declared.params), out)
             return UNKNOWN
-        # What a function returns is seen where it is declared; what is wrong inside is said there.
+        # What is wrong inside is told where the function is declared; what it returns matters here.
         params = dict(zip(declared.params, kinds, strict=True))
-        return (
-            UNKNOWN
-            if _recursive(declared, scope.fns)
-            else check_expr(declared.body, Scope(scope.fns, params), Findings())
-        )
+        inner = Scope(scope.fns, params, depth=scope.depth + 1)
+        return UNKNOWN if scope.depth == DEEPEST_CALL else check_expr(declared.body, inner, Findings())
     if name not in ARITY:
         known = {*ARITY, *scope.fns}
         out.error("E0204", f"there is no function `{name}`", e.span, "unknown function", did_you_mean(name, known))
@@ -251,6 +243,17 @@ def _call(e: s.Call, scope: Scope, out: Findings) -> Kind:
         _arity(e, least, most, out)
         return UNKNOWN
     return _builtin(e, name, kinds, out)
+
+
+def _about_operand(e: s.Call, operand: s.Expr, scope: Scope, out: Findings) -> Kind:
+    """`present(B)` and `dtype(x)`."""
+    tensor = scope.tensors.get(operand.id) if isinstance(operand, s.Name) else None
+    if tensor is None:
+        out.error("E0210", f"`{e.function}` takes the name of an operand", operand.span, "not an operand")
+    elif e.function == "present" and not tensor.optional:
+        help = f"only an operand declared with `?` may be absent: `{operand.span.text}?`"
+        out.error("E0220", f"`{operand.span.text}` is always present", operand.span, "not optional", help)
+    return RESULTS[e.function]
 
 
 def _builtin(e: s.Call, name: str, kinds: list[Kind], out: Findings) -> Kind:
@@ -275,19 +278,6 @@ def _arity(e: s.Call, least: int, most: int | None, out: Findings) -> None:
     wanted = f"{least}" if least == most else f"{least} or more" if most is None else f"{least} to {most}"
     noun = "argument" if wanted == "1" else "arguments"
     out.error("E0214", f"`{e.function}` takes {wanted} {noun}, not {len(e.args)}", e.span, "wrong number of arguments")
-
-
-def _recursive(fn: s.FnDecl, fns: Mapping[str, s.FnDecl]) -> bool:
-    seen: set[str] = set()
-    todo = [fn]
-    while todo:
-        for name in calls(todo.pop().body):
-            if name == fn.name:
-                return True
-            if name in fns and name not in seen:
-                seen.add(name)
-                todo.append(fns[name])
-    return False
 
 
 def calls(tree: object) -> set[str]:

@@ -98,8 +98,7 @@ def check_lets(lets: list[s.LetScalar], scope: Scope, out: Findings) -> Scope:
     """The scope with the names of `let`s, each of which may use those before it."""
     names = [let.name for let in lets]
     for k, let in enumerate(lets):
-        check_let(let, scope.before(frozenset(names[k + 1 :])), out)
-        scope = scope.with_values({let.name: check_expr(let.value, scope, Findings())})
+        scope = scope.with_values({let.name: check_let(let, scope.before(frozenset(names[k + 1 :])), out)})
     return scope
 
 

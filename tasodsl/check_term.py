@@ -67,6 +67,7 @@ class Terms:
             return None
         packs = self._attributes(apply, op)
         operands = self._operands(apply, op, packs)
+        self._requirements(apply, op, packs)
         dtype = self._dtype(apply, op, operands)
         if any(r.variadic for r in op.results):
             return None
@@ -233,7 +234,6 @@ class Terms:
             kind = self._attribute(attr, arg.value)
             if kind is not None and kind.length is not None:
                 lengths[arg.name] = Ranks(kind.length, kind.length)
-            self._axis_in_range(attr, arg.value, apply)
         carried = self._carried(apply, op, written)
         missing = [a for a in op.attrs if a.default is None and a.name not in written and a.name not in carried]
         for attr in missing:
@@ -250,18 +250,28 @@ class Terms:
         check_attr_value(attr, value, self.scope, self.out)
         return check_expr(value, self.scope, Findings())
 
-    def _axis_in_range(self, attr: s.AttrDecl, value: s.Expr, apply: s.Apply) -> None:
-        axis = literal(value)
-        if attr.type.kind != "axis" or axis is None or not apply.args:
-            return
-        first = apply.args[0]
-        if isinstance(first, s.Absent):
-            return
-        quiet = replace(self, out=Findings())
-        tensor = quiet._several(first) if isinstance(first, s.Variadic | s.VariadicMap) else quiet.check(first)
-        most = tensor.ranks.most
-        if most is not None and not -most <= axis <= most:
-            self.out.error("E0217", f"there is no axis {axis} in a tensor of rank {most}", value.span, "out of range")
+    def _requirements(self, apply: s.Apply, op: s.OpDecl, packs: Mapping[str, Ranks]) -> None:
+        """Requirements on ranks and lengths that hold for no operands."""
+        written = {a.name: literal(a.value) for a in apply.attrs}
+
+        def length(e: s.Expr) -> Ranks:
+            match e:
+                case s.Call(function="len" | "rank", args=(of,)):
+                    return _list_length(of, packs)
+                case s.Name():
+                    value = written.get(e.id)
+                    return Ranks() if value is None or value < 0 else Ranks(value, value)
+                case _:
+                    return Ranks()
+
+        for require in op.requires:
+            match require.condition:
+                case s.Compare(first=first, rest=(("==", second),)) if not length(first).meets(length(second)):
+                    message = f"`{op.name}` requires `{_text(require.condition)}`, which never holds here"
+                    notes = ((require.span, "required here"),) if require.span.source.text else ()
+                    self.out.error("E0217", message, apply.span, "never valid", "", notes)
+                case _:
+                    pass
 
     def _carried(self, apply: s.Apply, op: s.OpDecl, written: Mapping[str, s.AttrArg]) -> frozenset[str]:
         """The attributes that `..a` gives."""
@@ -304,6 +314,11 @@ def bound_attributes(terms: Sequence[s.Term], rules: RuleSet) -> tuple[dict[str,
         if term.rest is not None:
             rests.setdefault(term.rest, frozenset(declared) - {a.name for a in term.attrs})
     return names, rests
+
+
+def _text(e: s.Expr) -> str:
+    """An expression on one line."""
+    return " ".join(e.span.text.split())
 
 
 # --- ranks -------------------------------------------------------------------------------------------------------

@@ -133,6 +133,8 @@ class Scope:
     values: Mapping[str, Kind] = field(default_factory=dict[str, Kind])
     tensors: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
     later: frozenset[str] = frozenset()
+    depth: int = 0
+    """How many calls deep the expression at hand is looked at."""
 
     def with_values(self, values: Mapping[str, Kind]) -> Scope:
         return replace(self, values={**self.values, **values})

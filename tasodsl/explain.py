@@ -28,6 +28,7 @@ BRACKETS = MappingProxyType({"(": ")", "[": "]", "{": "}"})
 _STARTS_EXPRESSION = frozenset({"INT", "REAL", "STRING", "TRUE", "FALSE", "NAME", "LPAR", "LSQB", "MINUS", "NOT"}) | {
     "SUM", "MAX", "MIN", "ALL", "ANY", "_IF", "DOTS",
 }  # fmt: skip
+_STARTS_ITEM = _STARTS_EXPRESSION - {"LPAR", "LSQB", "MINUS"} | {"_ABSENT", "CONST"}
 _STARTS_TERM = frozenset({"NAME", "_ABSENT", "DOTS", "INT", "REAL", "MINUS"})
 _OPERATORS = frozenset({"OR", "AND", "IN", "PLUS", "MINUS", "STAR", "SLASH", "FLOOR", "PERCENT", "POWER"}) | {
     "EQUAL", "NOT_EQUAL", "LESS", "LESS_EQUAL", "GREATER", "GREATER_EQUAL",
@@ -103,11 +104,13 @@ def explain(failure: Failure) -> Diagnostic:
     slips: Sequence[Callable[[Failure], Diagnostic | None]] = (
         _bad_character,
         _misspelt_keyword,
+        _reserved_name,
         _unclosed_bracket,
         _wrong_bracket,
-        _reserved_name,
         _slashes,
         _equals,
+        _nameless_result,
+        _bare_operand,
         _doc_out_of_place,
         _missing_comma,
     )
@@ -119,19 +122,22 @@ def explain(failure: Failure) -> Diagnostic:
         return Diagnostic(
             "E0111", f"the text ends too early: expected {expected(failure.accepted)}", failure.here(), "ends here"
         )
-    return Diagnostic(
-        "E0101",
-        f"expected {expected(failure.accepted)}, found {found_words(failure.bad)}",
-        failure.here(),
-        "not expected here",
-    )
+    wanted = expected(failure.accepted)
+    if failure.bad in RESERVED and failure.good and failure.first_on_line(failure.bad):
+        # What comes next is in order: the line before it is not complete.
+        end = _end(failure.good[-1])
+        return Diagnostic(
+            "E0101", f"expected {wanted} after `{failure.good[-1]}`", failure.span(end, end), "incomplete"
+        )
+    message = f"expected {wanted}, found {found_words(failure.bad)}"
+    return Diagnostic("E0101", message, failure.here(), "not expected here")
 
 
 def expected(accepted: frozenset[str]) -> str:
     """What could have come, in plain words, the most telling first."""
     left = set(accepted)
     words: list[str] = []
-    if {"NOT", "STRING", "LPAR"} <= left:
+    if {"TRUE", "STRING", "LPAR"} <= left:
         left -= _STARTS_EXPRESSION
         words.append("an expression")
     elif {"_ABSENT", "NAME"} <= left:
@@ -139,7 +145,7 @@ def expected(accepted: frozenset[str]) -> str:
         words.append("a term")
     last: list[str] = []
     if len(left & _OPERATORS) > 3:
-        left -= _OPERATORS
+        left -= _OPERATORS | {"LPAR", "LSQB"}
         last.append("an operator")
     if len(left & _STARTS_CLAUSE) > 2:
         left -= _STARTS_CLAUSE
@@ -204,7 +210,7 @@ def _misspelt_keyword(f: Failure) -> Diagnostic | None:
             continue
         at_top = all(t.type == "DOC" for t in f.good if t is not token)
         words = DECLARATIONS if at_top else (*sorted(CLAUSES), *DECLARATIONS)
-        like = get_close_matches(token, words, 1, 0.6)
+        like = get_close_matches(token.lower(), words, 1, 0.6)
         span = f.span(_start(token), _end(token))
         if at_top:
             help = f"did you mean `{like[0]}`?" if like else "a declaration begins with `op`, `fn`, `axiom` or `rule`"
@@ -216,13 +222,11 @@ def _misspelt_keyword(f: Failure) -> Diagnostic | None:
                 "E0107", f"there is no clause `{token}`", span, "not a keyword", f"did you mean `{like[0]}`?"
             )
         if token is f.bad and f.accepted & _STARTS_CLAUSE and "COMMA" not in f.accepted:
-            return Diagnostic(
-                "E0107",
-                f"there is no clause `{token}`",
-                span,
-                "not a keyword",
-                f"{expected(f.accepted)} may stand here",
+            colon = f.text[_end(token) :].lstrip().startswith(":")
+            help = (
+                "variables stand after `for`" if colon else "a clause begins with a keyword, such as `where` or `let`"
             )
+            return Diagnostic("E0107", f"there is no clause `{token}`", span, "not a keyword", help)
     return None
 
 
@@ -311,6 +315,27 @@ def _equals(f: Failure) -> Diagnostic | None:
     return None
 
 
+def _nameless_result(f: Failure) -> Diagnostic | None:
+    """`match Relu(x)`."""
+    if f.bad is None or f.bad.type not in ("LPAR", "LSQB") or not {"_ASSIGN", "COMMA"} <= f.accepted:
+        return None
+    name = f.good[-1]
+    help = f"bind it to a name: `y = {name}(…)`"
+    return Diagnostic("E0122", f"the result of `{name}` has no name", f.span(_start(name), _end(name)), "no name", help)
+
+
+def _bare_operand(f: Failure) -> Diagnostic | None:
+    """`y = Relu x`: the operand is read as the name of another result."""
+    if len(f.good) < 3 or [t.type for t in f.good[-3:]] != ["_ASSIGN", "NAME", "NAME"]:
+        return None
+    operator, operand = f.good[-2:]
+    if f.first_on_line(operand):
+        return None
+    span = f.span(_start(operand), _end(operand))
+    help = f"write `{operator}({operand})`"
+    return Diagnostic("E0123", f"the operands of `{operator}` stand in parentheses", span, "not in parentheses", help)
+
+
 def _doc_out_of_place(f: Failure) -> Diagnostic | None:
     docs = [t for t in f.good if t.type == "DOC"]
     if f.bad is not None and f.bad.type == "$END" and f.good and f.good[-1].type == "DOC":
@@ -343,7 +368,7 @@ def _doc_out_of_place(f: Failure) -> Diagnostic | None:
 def _missing_comma(f: Failure) -> Diagnostic | None:
     if f.bad is None or "COMMA" not in f.accepted or not f.good:
         return None
-    if f.bad.type not in _STARTS_EXPRESSION | {"_ABSENT", "CONST"} or f.bad.type in f.accepted:
+    if f.bad.type not in _STARTS_ITEM or f.bad.type in f.accepted:
         return None
     end = _end(f.good[-1])
     return Diagnostic("E0114", f"a `,` is missing before `{f.bad}`", f.span(end, end), "expected `,`", "")

@@ -93,7 +93,7 @@ def _begins_declaration(word: str, followed: bool) -> bool:
     if word in DECLARATIONS:
         return True
     # A misspelt keyword begins a piece too, or it would spoil the declaration before it.
-    return followed and word not in CLAUSES and bool(get_close_matches(word, DECLARATIONS, 1, 0.74))
+    return followed and word not in CLAUSES and bool(get_close_matches(word.lower(), DECLARATIONS, 1, 0.74))
 
 
 def _above(source: Source, start: int) -> int:
