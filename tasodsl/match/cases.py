@@ -79,10 +79,7 @@ class _Expansion:
         found: list[s.Apply] = []
         for chosen in itertools.product(*lists):
             args = tuple(t for part in chosen for t in part)
-            if any(o.variadic for o in op.operands):
-                if len(args) > self.pattern.scope.max_arity:
-                    continue
-            else:
+            if not any(o.variadic for o in op.operands):
                 args = (*args, *(s.Absent() for _ in range(len(op.operands) - len(args))))
             found.append(replace(term, args=args))
             if op.commutative and len(args) == 2 and args[0] != args[1]:

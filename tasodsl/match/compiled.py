@@ -10,6 +10,7 @@ from tasodsl import syntax as s
 from tasodsl.graph.graph import Graph, Node, NodeId
 from tasodsl.match.api import Match
 from tasodsl.match.cases import cases_of
+from tasodsl.match.describe import describe
 from tasodsl.match.emit import GeneratedMatchers, emit
 from tasodsl.match.interpret import Interpreter
 from tasodsl.match.pattern import Pattern, Scope, patterns_of
@@ -83,6 +84,10 @@ class CompiledRules:
         if after is not None:
             self.fired[match.rule] += 1
         return after
+
+    def describe(self, rule: str) -> list[str]:
+        """The hypotheses that are checked before the rule may fire."""
+        return describe(self.patterns[rule])
 
     def why_not(self, graph: Graph, rule: str) -> NearestMiss | None:
         """The attempt at `rule` (a name, or a name and `.reverse`) that came farthest; None where the rule matches."""

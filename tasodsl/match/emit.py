@@ -14,14 +14,14 @@ from types import MappingProxyType
 from typing import Any
 
 from tasodsl.graph.dims import Undecided
-from tasodsl.graph.graph import Graph, Node
+from tasodsl.graph.graph import Graph, Node, ValueInfo
 from tasodsl.match import ending, expressions
 from tasodsl.match.api import Match
 from tasodsl.match.ending import EndingWriter, Signature, signature_of
 from tasodsl.match.expressions import Constants, ExpressionWriter
 from tasodsl.match.pattern import Pattern
 from tasodsl.match.predicates import AttributeAt, Position, Program, Question
-from tasodsl.match.questions import CLASSES, ConstantFacts, above, crosses, private
+from tasodsl.match.questions import CLASSES, NAMED, ConstantFacts, above, crosses, private
 from tasodsl.match.target import single
 from tasodsl.match.tree import Branch, Leaf, Step
 from tasodsl.ruleset import RuleSet
@@ -203,6 +203,10 @@ class _Tree:
                 index, kind, _ = q.more
                 subject = f"{node}.attributes[{index}][1]"
                 return "", f"rounded({subject})" if kind == "real" else subject
+            case "entries":
+                return f"len({node}.attributes[{q.more[0]}][1]) <= {q.more[1]}", None
+            case "known dtype":
+                return f"{node}.attributes[{q.more[0]}][1] in known_dtypes", None
             case "same attribute":
                 index, other, place, _ = q.more
                 return f"{node}.attributes[{index}][1] == {_node(other)}.attributes[{place}][1]", None
@@ -211,6 +215,8 @@ class _Tree:
                 return f"{_rest(q.at, indices)} == {_rest(other, places)}", None
             case "distinct":
                 return f"{node} is not {_node(q.more[0])}", None
+            case "result ranks":
+                return f"ranked(info, {node}.outputs, {q.more[0]})", None
             case "same" if q.more[0] == "value":
                 return f"{self.value(q.at, lines, pad)} == {self.value(q.more[1], lines, pad)}", None
             case "same":
@@ -315,6 +321,12 @@ def shape_of(info: Any) -> Any:
     return None if info is None else info.shape
 
 
+def ranked(info: Mapping[str, ValueInfo], outputs: Sequence[str], most: int) -> bool:
+    """Whether all results are known to have at most so many dimensions."""
+    shapes = [shape_of(info.get(o)) for o in outputs if o]
+    return all(shape is not None and len(shape) <= most for shape in shapes)
+
+
 def rounded(value: Any) -> Any:
     """An attribute of real numbers as single precision has them."""
     return tuple(single(v) for v in value) if isinstance(value, tuple) else single(value)  # pyright: ignore
@@ -335,6 +347,8 @@ _NAMESPACE: Mapping[str, object] = MappingProxyType(
         "above": above,
         "crosses": crosses,
         "private": private,
+        "known_dtypes": NAMED,
+        "ranked": ranked,
         "shape_of": shape_of,
         "rounded": rounded,
         "never": never,

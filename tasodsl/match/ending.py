@@ -135,8 +135,8 @@ class EndingWriter:
     def _list(self, name: str, declared: s.Operand) -> None:
         local = self.lists[name]
         packs, fixed = self._extent(declared)
-        most = self.pattern.scope.max_rank if packs else fixed
-        wanted = f"{fixed - packs if packs else fixed}, {most}, {declared.type.dtype or 'float'!r}, {declared.const}"
+        most = self.pattern.scope.max_rank if packs else min(fixed, self.pattern.scope.max_rank)
+        wanted = f"{fixed - packs}, {most}, {declared.type.dtype or 'float'!r}, {declared.const}"
         self.emit(f"s_{local} = shapes(graph, {local}, {wanted})  # ..{name}")
         self.unless(f"s_{local} is None")
         self.emit(f"f_{local} = s_{local}[0]")
@@ -163,6 +163,9 @@ class EndingWriter:
         for k in unknown[:-1]:
             lengths[k] = self._stated(dims[k], f"p_{shape}_{k}")
         fixed = len(dims) - len(packs)
+        if unknown == packs and len(packs) == 1 and not listed:
+            # The usual case: what the other dimensions leave, which the tree has seen to be no less than nothing.
+            return self._around_pack(dims, packs[0], shape)
         others = " - ".join([f"len({shape}) - {fixed}", *lengths.values()])
         if unknown:
             lengths[unknown[-1]] = f"p_{shape}_{unknown[-1]}"
@@ -185,6 +188,15 @@ class EndingWriter:
             else:
                 self._dim(part, f"{shape}[{index}]", listed or len(packs) > 1)
         return each
+
+    def _around_pack(self, dims: Sequence[s.Expr | s.Splice | s.PerOperand], pack: int, shape: str) -> list[tuple[str, str]]:
+        for k, part in enumerate(dims):
+            if isinstance(part, s.Splice):
+                behind = len(dims) - k - 1
+                self._pack(part, f"{shape}[{k or ''}:{f'-{behind}' if behind else ''}]")
+            elif not isinstance(part, s.PerOperand):
+                self._dim(part, f"{shape}[{k if k < pack else k - len(dims)}]", False)
+        return []
 
     def _unknown(self, part: s.Expr | s.Splice | s.PerOperand) -> bool:
         return isinstance(part, s.Splice) and isinstance(part.value, s.Name) and part.value.id not in self.scope

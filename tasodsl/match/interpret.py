@@ -16,8 +16,8 @@ from tasodsl.elaborate import Conditions, ShapeBinder, resolve_axis
 from tasodsl.graph.dims import Undecided
 from tasodsl.graph.graph import AttributeValue, Constant, Graph, Node, NodeId, ValueInfo
 from tasodsl.match.api import Match
-from tasodsl.match.pattern import Pattern, depth_of, members
-from tasodsl.match.questions import ConstantFacts, above, crosses, in_class, private
+from tasodsl.match.pattern import Pattern, depth_of, has_free_length, may_add_rank, members
+from tasodsl.match.questions import NAMED, ConstantFacts, above, crosses, in_class, private
 from tasodsl.match.target import TARGET, as_value, attribute_is
 from tasodsl.scalar import Environment, Mismatch, evaluate
 
@@ -188,16 +188,20 @@ class Interpreter:
         orders = [term.args]
         if op.commutative and len(term.args) == 2:
             orders.append(term.args[::-1])
+        if may_add_rank(op) and not self._results_in_scope(node):
+            self._fail(following, f"the results of {term.op} have at most {self.pattern.scope.max_rank} dimensions")
+            return
         variadic = any(o.variadic for o in op.operands)
         values = node.inputs
         if not variadic:
             values = (*values, *("" for _ in range(len(op.operands) - len(values))))
-        elif len(values) > self.pattern.scope.max_arity:
-            self._fail(following, f"{term.op} has at most {self.pattern.scope.max_arity} operands")
-            return
         for args in orders:
             padded = args if variadic else (*args, *(s.Absent() for _ in range(len(values) - len(args))))
             yield from self._operands(padded, values, following)
+
+    def _results_in_scope(self, node: Node) -> bool:
+        shapes = [self.graph.shape(o) for o in node.outputs if o]
+        return all(shape is not None and len(shape) <= self.pattern.scope.max_rank for shape in shapes)
 
     def _operands(self, args: tuple[s.Term, ...], values: tuple[str, ...], state: State) -> Iterator[State]:
         if not args:
@@ -209,7 +213,7 @@ class Interpreter:
         first, *others = args
         rest = tuple(others)
         if isinstance(first, s.Variadic | s.VariadicMap):
-            for n in range(1, len(values) - len(rest) + 1):
+            for n in range(1, min(len(values) - len(rest), self.pattern.scope.max_arity) + 1):
                 for following in self._variadic(first, values[:n], state):
                     yield from self._operands(rest, values[n:], following)
             return
@@ -254,6 +258,10 @@ class Interpreter:
         for declared in sorted(op.attrs, key=lambda a: a.name):
             actual = node.attribute(declared.name)
             stated = written.get(declared.name)
+            bound = isinstance(stated, s.Name) and stated.id not in {*attributes, *self.pattern.computed}
+            if (bound or (stated is None and term.rest is not None)) and not self._within(declared, actual):
+                self._fail(state, f"the proof goes as far as {term.op}'s {declared.name}")
+                return None
             if stated is None and term.rest is not None:
                 rest.append((declared.name, actual))
             elif isinstance(stated, s.Name) and stated.id not in self.pattern.computed:
@@ -273,6 +281,15 @@ class Interpreter:
             self._fail(state, f"both ..{term.rest} are the same attributes")
             return None
         return replace(state, attributes=attributes, rests=rests, later=tuple(later), held=state.held + 1)
+
+    def _within(self, declared: s.AttrDecl, actual: AttributeValue) -> bool:
+        """Whether the proof covers an attribute that the pattern leaves free."""
+        if declared.type.kind == "dtype":
+            return actual in NAMED
+        if not has_free_length(declared.type):
+            return True
+        assert isinstance(actual, tuple)
+        return len(actual) <= self.pattern.scope.max_entries
 
     def _attribute_is(self, op: s.OpDecl, declared: s.AttrDecl, node: Node, stated: Any) -> bool:
         actual = node.attribute(declared.name)
@@ -370,7 +387,7 @@ class Interpreter:
         if declared.const and value not in self.graph.constants:
             return self._fail(state, f"{name} is a constant")
         packs = any(isinstance(d, s.Splice) for d in declared.type.dims)
-        if packs and len(info.shape) > self.pattern.scope.max_rank:
+        if len(info.shape) > self.pattern.scope.max_rank:
             return self._fail(state, f"{name} has at most {self.pattern.scope.max_rank} dimensions (the proof's scope)")
         if not packs and len(info.shape) != len(declared.type.dims):
             return self._fail(state, f"{name} has {len(declared.type.dims)} dimensions")

@@ -15,11 +15,15 @@ MAP_ARITY = 8
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a rule is proved for: operands whose shape has a pack have at most `max_rank` dimensions, and an operator
-    that takes any number of operands has at most `max_arity`."""
+    """What a rule is proved for: no operand or matched result has more than `max_rank` dimensions, no `..xs` more than
+    `max_arity` operands, and no attribute of free length more than `max_entries`."""
 
     max_rank: int
     max_arity: int
+
+    @property
+    def max_entries(self) -> int:
+        return 2 * self.max_rank  # room for `pads`
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +154,40 @@ def subterms(term: s.Term) -> Iterator[s.Term]:
             yield from subterms(arg)
     elif isinstance(term, s.VariadicMap):
         yield from subterms(term.term)
+
+
+def may_add_rank(op: s.OpDecl) -> bool:
+    """Whether a result may have more dimensions than every operand; False only where the shapes show that it cannot."""
+    operands = [_parts(o.type) for o in op.operands]
+    for packs, fixed in (_parts(r.type) for r in op.results):
+        whole = any(have >= fixed and set(packs) <= set(given) for given, have in operands)
+        if whole and len(packs) == len(set(packs)):
+            continue
+        joined = _broadcast_packs(packs[0]) if len(packs) == 1 else None
+        if joined is None or not all(any(p in given and have >= fixed for given, have in operands) for p in joined):
+            return True
+    return False
+
+
+def _parts(type_: s.TensorType) -> tuple[list[s.Expr], int]:
+    """The packs of a shape, and how many dimensions it has besides."""
+    packs = [d.value for d in type_.dims if isinstance(d, s.Splice)]
+    return packs, len(type_.dims) - len(packs)
+
+
+def _broadcast_packs(e: s.Expr) -> set[s.Expr] | None:
+    """The packs that are broadcast together, or None where that is not all that happens."""
+    if isinstance(e, s.Name | s.Index):
+        return {e}
+    if not isinstance(e, s.Call) or e.function != "broadcast":
+        return None
+    parts = [_broadcast_packs(a) for a in e.args]
+    return None if any(p is None for p in parts) else {n for p in parts if p is not None for n in p}
+
+
+def has_free_length(type_: s.AttrType) -> bool:
+    """Whether an attribute may have any number of entries."""
+    return type_.kind in ("int", "real") and type_.length is not None and not isinstance(type_.length, s.Int)
 
 
 def pack_split(pattern: Pattern, pack: str) -> s.Expr | None:

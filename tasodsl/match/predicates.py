@@ -16,7 +16,7 @@ from tasodsl import syntax as s
 from tasodsl.elaborate import names
 from tasodsl.graph.graph import AttributeValue
 from tasodsl.match.cases import Case
-from tasodsl.match.pattern import Pattern, depth_of
+from tasodsl.match.pattern import Pattern, depth_of, has_free_length, may_add_rank
 from tasodsl.match.target import TARGET, single
 from tasodsl.scalar import Environment, Mismatch, evaluate
 
@@ -30,6 +30,8 @@ Kind = Literal[
     "operands between",
     "present",
     "attribute",
+    "entries",
+    "known dtype",
     "same attribute",
     "same rest",
     "distinct",
@@ -39,6 +41,7 @@ Kind = Literal[
     "private",
     "rank",
     "ranks",
+    "result ranks",
     "dtype",
     "dim",
     "number",
@@ -197,11 +200,13 @@ class _Flattening:
         variadic = any(o.variadic for o in op.operands)
         lists = [k for k, a in enumerate(term.args) if isinstance(a, s.Variadic)]
         if variadic and lists:
-            least, most = len(term.args), self.pattern.scope.max_arity
+            least, most = len(term.args), len(term.args) - 1 + self.pattern.scope.max_arity
             opened.add(self.ask("operands between", at, True, first, least, most))
         elif variadic:
             opened.add(self.ask("operands", at, len(term.args), first))
         self.opened[at] = frozenset(opened)
+        if may_add_rank(op):
+            self.ask("result ranks", at, True, first, self.pattern.scope.max_rank)
         self._attributes(term, op, at)
         for k, arg in enumerate(term.args):
             if isinstance(arg, s.Variadic):
@@ -265,10 +270,13 @@ class _Flattening:
             stated = written.get(declared.name)
             if stated is None and term.rest is not None:
                 rest.append(index)
+                self._within(declared, at, index)
                 continue
             if isinstance(stated, s.Name) and stated.id not in self.pattern.computed:
                 first = self.bound.attributes.setdefault(stated.id, place)
-                if first != place:
+                if first == place:
+                    self._within(declared, at, index)
+                else:
                     both = after | self.opened[first.at]
                     self.ask("same attribute", at, True, both, index, first.at, first.index, declared.type.kind)
                 continue
@@ -286,6 +294,13 @@ class _Flattening:
         if first_rest != (at, tuple(rest)):
             other, indices = first_rest
             self.ask("same rest", at, True, after | self.opened[other], tuple(rest), other, indices)
+
+    def _within(self, declared: s.AttrDecl, at: Position, index: int) -> None:
+        """A proof goes through attributes of free length up to a length, and through the dtypes that rules speak of."""
+        if has_free_length(declared.type):
+            self.ask("entries", at, True, self.opened[at], index, self.pattern.scope.max_entries, declared.name)
+        elif declared.type.kind == "dtype":
+            self.ask("known dtype", at, True, self.opened[at], index, declared.name)
 
     def _fixed(self, declared: s.AttrDecl, stated: s.Expr) -> AttributeValue | None:
         """The attribute's value where it is the same wherever the rule is applied."""
@@ -314,8 +329,9 @@ class _Flattening:
             self.ask("constant", at, True, after)
         packs = [k for k, d in enumerate(declared.type.dims) if isinstance(d, s.Splice)]
         fixed = len(declared.type.dims) - len(packs)
-        if packs:
-            ranked = self.ask("ranks", at, True, after, fixed, self.pattern.scope.max_rank)
+        most = self.pattern.scope.max_rank
+        if packs or fixed > most:
+            ranked = self.ask("ranks", at, True, after, fixed, most)
         else:
             ranked = self.ask("rank", at, fixed, after)
         self.ask("dtype", at, True, after | {ranked}, declared.type.dtype or "float")

@@ -21,6 +21,9 @@ CLASSES: Mapping[DtypeClass, frozenset[str]] = MappingProxyType(
     }
 )
 
+NAMED = CLASSES["float"] | CLASSES["half"] | CLASSES["int"] | CLASSES["bool"]
+"""The dtypes that rules speak of."""
+
 
 def in_class(dtype: str, name: DtypeClass) -> bool:
     """Whether a tensor's element type belongs to a class of the language; an unknown one belongs to none."""
