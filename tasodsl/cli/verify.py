@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -25,9 +25,7 @@ def command(
     ],
     time_limit: Annotated[float, typer.Option("--time-limit", help="Seconds for a proof.", min=0.1)] = 20.0,
     jobs: Annotated[int, typer.Option(help="Rules proved at a time; 0: as many as there are cores.", min=0)] = 0,
-    cold: Annotated[
-        bool, typer.Option("--cold", "--no-lock", help="Prove everything, whatever is on record.")
-    ] = False,
+    cold: Annotated[bool, typer.Option("--cold", "--no-lock", help="Prove everything, whatever is on record.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdicts as JSON.")] = False,
 ) -> None:
     """Prove rules and axioms, or show where they are wrong. Proofs are kept until something they rest on changes.
@@ -73,7 +71,7 @@ def within(rules: RuleSet, paths: Sequence[Path]) -> RuleSet:
 
 
 @contextmanager
-def progress(count: int) -> Iterator[Callable[[Verdict], None]]:
+def progress(count: int) -> Generator[Callable[[Verdict], None]]:
     """A bar on stderr while the verdicts come; on a terminal only."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn

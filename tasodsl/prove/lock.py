@@ -73,9 +73,7 @@ def trusted_verdicts(rules: RuleSet, declarations: Iterable[Declaration] | None 
 
 def _verdict(declaration: Declaration, entry: Entry) -> Verdict:
     kind = "axiom" if isinstance(declaration, s.AxiomDecl) else "rule"
-    return Verdict(
-        declaration.name, kind, "proved", entry.engine, entry.scope, entry.seconds, locked=True
-    )
+    return Verdict(declaration.name, kind, "proved", entry.engine, entry.scope, entry.seconds, locked=True)
 
 
 def remember(rules: RuleSet, verdicts: Iterable[tuple[Declaration, Verdict]]) -> None:

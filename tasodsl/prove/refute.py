@@ -7,6 +7,7 @@ asked whether it sees the same.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -19,6 +20,8 @@ from numpy.typing import NDArray
 from tasodsl import syntax as s
 from tasodsl.elaborate import names
 from tasodsl.evaluate import evaluate_tensor
+from tasodsl.match.pattern import subterms
+from tasodsl.match.target import TARGET
 from tasodsl.prove.cases import Pattern
 from tasodsl.prove.instances import (
     KINDS,
@@ -35,7 +38,7 @@ from tasodsl.prove.model import run_side
 from tasodsl.prove.verdict import Counterexample
 from tasodsl.ruleset import RuleSet
 from tasodsl.runtime import RuntimeRefused
-from tasodsl.scalar import Mismatch, Value
+from tasodsl.scalar import Environment, Mismatch, Value, evaluate
 from tasodsl.source import Span
 
 Array = NDArray[Any]
@@ -45,6 +48,10 @@ TOLERANCE = 1e-6
 RUNTIME_TOLERANCE = 1e-3
 LARGEST = 600
 """Instances with more entries than this show no more than smaller ones."""
+
+
+LEVELS = 3
+"""Sizes, ranks and numbers of operands grow in so many steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,18 +122,16 @@ def instances(
         seen.add(key)
         return instance
 
-    for k in range(effort.attempts):
-        level = 3 * k // effort.attempts
-        made = fresh(Choices({}, rng, size=2 + level, rank=2 + level // 2, arity=2 + level // 2))
-        if made is not None:
-            valid += 1
-            yield made
-            if valid >= effort.instances * (level + 1) // 3:
-                if level == 2:
-                    return
-                # Enough of this size; the rest of its attempts are given up.
-                if valid >= effort.instances:
-                    return
+    for level in range(LEVELS):
+        for _ in range(effort.attempts // LEVELS):
+            made = fresh(Choices({}, rng, size=2 + level, rank=2 + level // 2, arity=2 + level // 2))
+            if made is not None:
+                valid += 1
+                yield made
+            if valid >= effort.instances * (level + 1) // LEVELS:
+                break
+    if valid >= effort.instances:
+        return
     for hint in hints:
         made = fresh(Choices(hint, rng))
         if made is not None:
@@ -139,14 +144,11 @@ def instances(
 def difference(instance: Instance) -> Difference | None:
     """What is wrong with this instance: seen in two draws of entries, so that it is no accident."""
     for kind in KINDS:
-        seen: Difference | None = None
-        for k in range(4):
-            found = _drawn(instance, kind, k)
-            if found is not None and (seen is not None or instance.problem is not None):
-                return seen or found
-            seen = seen or found
-            if seen is None and k == 0 and found is None:
-                break
+        first = _drawn(instance, kind, 0)
+        if first is None:
+            continue
+        if instance.problem is not None or any(_drawn(instance, kind, k) is not None for k in range(1, 4)):
+            return first
     return None
 
 
@@ -197,18 +199,27 @@ def differs(left: Array, right: Array, tolerance: float = TOLERANCE) -> bool:
 
 
 def _smaller(found: Difference) -> Difference:
-    """Smaller choices, one after another, while there is still a difference."""
+    """Simpler choices, one or two at a time, while there is still a difference."""
     best = found
     improved = True
     while improved:
         improved = False
-        for name, value in list(best.instance.choices.items()):
-            for simpler in _simpler(name, value):
-                candidate = _again(best, {**best.instance.choices, name: simpler})
-                if candidate is not None and _weight(candidate.instance) < _weight(best.instance):
-                    best, improved = candidate, True
-                    break
+        for changes in _changes(best.instance.choices):
+            candidate = _again(best, {**best.instance.choices, **changes})
+            if candidate is not None and _weight(candidate.instance) < _weight(best.instance):
+                best, improved = candidate, True
+                break
     return best
+
+
+def _changes(choices: Mapping[str, Value]) -> Iterator[dict[str, Value]]:
+    """Single choices made simpler, then pairs of equal sizes: they often have to agree."""
+    for name, value in choices.items():
+        yield from ({name: simpler} for simpler in _simpler(value))
+    sizes = [(name, value) for name, value in choices.items() if type(value) is int and value > 1]
+    for (a, n), (b, m) in itertools.combinations(sizes, 2):
+        if n == m:
+            yield {a: n - 1, b: n - 1}
 
 
 def _again(found: Difference, choices: Mapping[str, Value]) -> Difference | None:
@@ -222,7 +233,7 @@ def _again(found: Difference, choices: Mapping[str, Value]) -> Difference | None
     return difference(instance)
 
 
-def _simpler(name: str, value: Value) -> list[Value]:
+def _simpler(value: Value) -> list[Value]:
     """Values to try in the place of a choice, the simplest first."""
     if isinstance(value, bool):
         return [False] if value else []
@@ -266,9 +277,9 @@ def _with(entries: Arrays, name: str, array: Array) -> Arrays:
     variable, _, rest = name.partition("[")
     if not rest:
         return {**entries, name: array}
-    listed: list[Array] = list(entries[variable])
-    listed[int(rest[:-1])] = array
-    return {**entries, variable: tuple(listed)}
+    listed: tuple[Array, ...] = entries[variable]
+    place = int(rest[:-1])
+    return {**entries, variable: (*listed[:place], array, *listed[place + 1 :])}
 
 
 # --- showing it ---
@@ -295,8 +306,18 @@ def _settings(instance: Instance) -> tuple[tuple[str, str], ...]:
     shapes = {n for v in instance.pattern.variables for d in v.type.dims for n in _dim_names(d)}
     out = [(name, value_text(value)) for name, value in instance.values.items() if name not in shapes]
     for rest, taken in instance.rests.items():
-        out.extend((f"{rest}.{name}", value_text(value)) for name, value in taken.items())
+        usual = _defaults(instance, rest)
+        out.extend((f"{rest}.{name}", value_text(v)) for name, v in taken.items() if v != usual.get(name))
     return tuple(out)
+
+
+def _defaults(instance: Instance, rest: str) -> dict[str, Value]:
+    """The default values of the attributes that `..rest` takes."""
+    for term in (t for b in instance.pattern.match for t in subterms(b.term)):
+        if isinstance(term, s.Apply) and term.rest == rest:
+            declared = instance.rules.ops[term.op].attrs
+            return {a.name: evaluate(a.default, Environment(), TARGET) for a in declared if a.default is not None}
+    return {}
 
 
 def _dim_names(part: s.Expr | s.Splice | s.PerOperand) -> set[str]:

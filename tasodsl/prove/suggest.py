@@ -25,19 +25,12 @@ SECONDS = 0.3
 
 
 def suggestions(pattern: Pattern, rules: RuleSet, scope: Scope, failed: str = "") -> Iterator[Mapping[str, Value]]:
-    """Choices that satisfy the hypotheses, for every structure within the scope; first for the one that a proof failed
+    """Choices that satisfy the hypotheses, for the structures within the scope; most for the one that a proof failed
     in, which `failed` describes."""
     rng = Random(pattern.name)
-    found: list[Case] = []
     for case in cases(pattern, rules, scope):
-        if failed and case.describe() == failed:
-            yield from _models(case, rng, 4 * PER_CASE)
-        found.append(case)
-        if len(found) > 400:
-            break
-    rng.shuffle(found)
-    for case in found:
-        yield from _models(case, rng, PER_CASE)
+        hit = failed != "" and case.describe() == failed
+        yield from _models(case, rng, 4 * PER_CASE if hit else PER_CASE)
 
 
 def _models(case: Case, rng: Random, count: int) -> Iterator[Mapping[str, Value]]:

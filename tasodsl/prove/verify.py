@@ -9,7 +9,7 @@ import multiprocessing
 import pickle
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,7 +17,7 @@ from functools import lru_cache
 
 from tasodsl import syntax as s
 from tasodsl.match.pattern import Scope as MatchScope
-from tasodsl.prove.cases import Pattern, Scope, pattern_of
+from tasodsl.prove.cases import Pattern, Scope, cases, pattern_of
 from tasodsl.prove.engine import Limits, Result, prove
 from tasodsl.prove.refute import LONG, SHORT, refute
 from tasodsl.prove.suggest import suggestions
@@ -29,7 +29,7 @@ FIRST = Scope(max_rank=4, max_arity=4)
 LAST_RANK = 6
 FEW_CASES = 60
 """A proof of at most so many cases is repeated with one rank more."""
-TESTED = Scope(max_rank=3, max_arity=2)
+TESTED = Scope(max_rank=4, max_arity=2)
 """Structures for which the solver is asked for instances."""
 
 
@@ -59,7 +59,7 @@ def verify(
 
 
 @contextmanager
-def _workers(count: int) -> Iterator[ProcessPoolExecutor]:
+def _workers(count: int) -> Generator[ProcessPoolExecutor]:
     """Processes, none of which is left behind whatever happens."""
     context = multiprocessing.get_context("spawn")
     before = set(multiprocessing.active_children())
@@ -90,14 +90,14 @@ def _judge_packed(declaration: Declaration, rules: bytes, limit: float) -> Verdi
 
 def judge(declaration: Declaration, rules: RuleSet, limit: float) -> Verdict:
     """The verdict on one declaration; a rule for both directions is proved in both."""
-    start = time.monotonic()
+    start = time.process_time()
     verdicts = [_judge_direction(p, declaration, rules, limit) for p in directions(declaration)]
     worst = min(verdicts, key=lambda v: _SEVERITY.index(v.status))
     scopes = [v.scope for v in verdicts if v.scope is not None]
     if worst.status == "proved":
-        ranks, arities = (s.max_rank for s in scopes), (s.max_arity for s in scopes)
-        worst = replace(worst, scope=MatchScope(min(ranks), min(arities)))
-    return replace(worst, seconds=time.monotonic() - start)
+        narrowest = MatchScope(min(s.max_rank for s in scopes), min(s.max_arity for s in scopes))
+        worst = replace(worst, scope=narrowest)
+    return replace(worst, seconds=time.process_time() - start)
 
 
 _SEVERITY = ("contradiction", "refuted", "vacuous", "unknown", "unproved", "proved")
@@ -108,9 +108,7 @@ def directions(declaration: Declaration) -> list[Pattern]:
     forward = pattern_of(declaration)
     if isinstance(declaration, s.AxiomDecl) or not declaration.both:
         return [forward]
-    backward = replace(
-        forward, name=f"{forward.name}.reverse", match=declaration.rewrite, rewrite=declaration.match
-    )
+    backward = replace(forward, name=f"{forward.name}.reverse", match=declaration.rewrite, rewrite=declaration.match)
     return [forward, backward]
 
 
@@ -139,9 +137,7 @@ def _judge_direction(pattern: Pattern, declaration: Declaration, rules: RuleSet,
 
 def _refuted(blank: Verdict, found: Counterexample) -> Verdict:
     status = "contradiction" if found.definition_fault else "refuted"
-    return replace(
-        blank, status=status, engine=EVALUATION, why=found.reason, span=found.span, counterexample=found
-    )
+    return replace(blank, status=status, engine=EVALUATION, why=found.reason, span=found.span, counterexample=found)
 
 
 def _contradicted(proved: Verdict, found: Counterexample) -> Verdict:
@@ -151,15 +147,27 @@ def _contradicted(proved: Verdict, found: Counterexample) -> Verdict:
 
 def prove_as_far(pattern: Pattern, rules: RuleSet, limit: float) -> tuple[Result, Scope | None]:
     """Engine 1 with growing ranks: its first result, and the largest scope that it proved."""
-    deadline = time.monotonic() + limit
+    deadline = time.process_time() + limit
     scope = FIRST
     first = result = prove(pattern, rules, scope, Limits(rule=limit))
     proved: Scope | None = None
     while result.status == "proved":
         proved = scope
-        left = deadline - time.monotonic()
+        left = deadline - time.process_time()
         if result.cases > FEW_CASES or scope.max_rank == LAST_RANK or left <= 0:
             break
+        widest = Scope(LAST_RANK, scope.max_arity)
+        if not _has_packs(pattern) and _structures(pattern, rules, scope) == _structures(pattern, rules, widest):
+            return first, widest  # more room for ranks gives no case that was not proved
         scope = Scope(scope.max_rank + 1, scope.max_arity)
         result = prove(pattern, rules, scope, Limits(rule=left))
     return first, proved
+
+
+def _has_packs(pattern: Pattern) -> bool:
+    return any(isinstance(d, s.Splice) for v in pattern.variables for d in v.type.dims)
+
+
+def _structures(pattern: Pattern, rules: RuleSet, scope: Scope) -> list[str]:
+    """The cases in a scope, each by the choices that make it what it is."""
+    return [case.describe() for case in cases(pattern, rules, scope)]
