@@ -16,6 +16,8 @@ from tasodsl.source import Span
 
 SCALAR = Tensor(Ranks(0, 0), None, const=True)
 ANYTHING = Tensor()
+Given = tuple[s.Operand, s.Term, Tensor]
+"""An operand's declaration, the term that stands for it, and what that is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ class Terms:
             return None
         packs = self._attributes(apply, op)
         operands = self._operands(apply, op, packs)
-        self._requirements(apply, op, packs)
+        self._requirements(apply, op, operands, packs)
         dtype = self._dtype(apply, op, operands)
         if any(r.variadic for r in op.results):
             return None
@@ -134,12 +136,10 @@ class Terms:
 
     # --- operands ---
 
-    def _operands(
-        self, apply: s.Apply, op: s.OpDecl, packs: dict[str, Ranks]
-    ) -> list[tuple[s.Operand, s.Term, Tensor]]:
+    def _operands(self, apply: s.Apply, op: s.OpDecl, packs: dict[str, Ranks]) -> list[Given]:
         """The operands given, with their declarations; `packs` gains the ranks of the packs that they bind."""
         given = self._matched_up(apply, op)
-        found: list[tuple[s.Operand, s.Term, Tensor]] = []
+        found: list[Given] = []
         for declared, term in given:
             match term:
                 case s.Absent():
@@ -188,9 +188,7 @@ class Terms:
         message = f"`{op.name}` takes {wanted} {noun}, not {len(apply.args)}"
         self.out.error("E0207", message, apply.span, "wrong number of operands", f"its operands are ({names})")
 
-    def _dtype(
-        self, apply: s.Apply, op: s.OpDecl, given: Sequence[tuple[s.Operand, s.Term, Tensor]]
-    ) -> s.DtypeClass | None:
+    def _dtype(self, apply: s.Apply, op: s.OpDecl, given: Sequence[Given]) -> s.DtypeClass | None:
         """The dtype class that the operands of class `float` or `any` share."""
         shared: s.DtypeClass | None = None
         for declared, term, tensor in given:
@@ -250,9 +248,12 @@ class Terms:
         check_attr_value(attr, value, self.scope, self.out)
         return check_expr(value, self.scope, Findings())
 
-    def _requirements(self, apply: s.Apply, op: s.OpDecl, packs: Mapping[str, Ranks]) -> None:
+    def _requirements(
+        self, apply: s.Apply, op: s.OpDecl, operands: Sequence[Given], packs: Mapping[str, Ranks]
+    ) -> None:
         """Requirements on ranks and lengths that hold for no operands."""
         written = {a.name: literal(a.value) for a in apply.attrs}
+        first = operands[0][2].ranks if operands else Ranks()
 
         def length(e: s.Expr) -> Ranks:
             match e:
@@ -260,13 +261,15 @@ class Terms:
                     return _list_length(of, packs)
                 case s.Name():
                     value = written.get(e.id)
-                    return Ranks() if value is None or value < 0 else Ranks(value, value)
+                    if value is not None and value < 0:  # an axis counted from the end
+                        value = value + first.least if first.least == first.most else None
+                    return Ranks() if value is None else Ranks(value, value)
                 case _:
                     return Ranks()
 
         for require in op.requires:
             match require.condition:
-                case s.Compare(first=first, rest=(("==", second),)) if not length(first).meets(length(second)):
+                case s.Compare(first=one, rest=(("==", other),)) if not length(one).meets(length(other)):
                     message = f"`{op.name}` requires `{_text(require.condition)}`, which never holds here"
                     notes = ((require.span, "required here"),) if require.span.source.text else ()
                     self.out.error("E0217", message, apply.span, "never valid", "", notes)

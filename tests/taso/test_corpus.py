@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -40,3 +41,15 @@ def test_every_expected_message_belongs_to_a_text() -> None:
 
 def test_the_operators_of_the_corpus_are_well_formed() -> None:
     assert render_all(check([operators()])[1]) == ""
+
+
+def test_every_code_is_documented_and_in_the_corpus() -> None:
+    package = HERE.parents[1] / "tasodsl"
+    used = {c for p in package.glob("*.py") for c in re.findall(r'"([EW]0\d{3})"', p.read_text(encoding="utf-8"))}
+    documented = re.findall(
+        r"^\| ([EW]\d{4}) \|", (HERE.parents[1] / "docs" / "errors.md").read_text("utf-8"), re.MULTILINE
+    )
+    assert documented == sorted(used)
+    shown = {c for p in FAIL for c in re.findall(r"\[([EW]\d{4})\]", p.with_suffix(".expected").read_text("utf-8"))}
+    # Files that cannot be read are the command's tests, and nesting has its own.
+    assert used - shown <= {"E0001", "E0002", "E0003", "E0112"}
