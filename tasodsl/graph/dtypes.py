@@ -51,3 +51,8 @@ def numpy_dtype(name: str) -> np.dtype[np.generic]:
         return np.dtype(object)
     special = getattr(ml_dtypes, name, None)
     return np.dtype(name) if special is None else np.dtype(special)
+
+
+def bit_width(name: str) -> int:
+    """How many bits an element takes in a file; text counts as its reference."""
+    return 4 if name in ("int4", "uint4", "float4_e2m1fn") else numpy_dtype(name).itemsize * 8

@@ -18,7 +18,7 @@ import numpy as np
 import onnx
 
 from tasodsl.graph.dims import Dim, Shape, Undecided, substitute
-from tasodsl.graph.dtypes import numpy_dtype
+from tasodsl.graph.dtypes import bit_width
 
 AttributeValue = int | float | str | bool | tuple[int, ...] | tuple[float, ...] | tuple[str, ...]
 NodeId = str
@@ -116,8 +116,7 @@ class Constant:
     @property
     def nbytes(self) -> int:
         """Size in the file, in bytes."""
-        bits = 4 if self.dtype in ("int4", "uint4", "float4_e2m1fn") else numpy_dtype(self.dtype).itemsize * 8
-        return math.prod(self.shape) * bits // 8
+        return (math.prod(self.shape) * bit_width(self.dtype) + 7) // 8
 
     @staticmethod
     def of(array: np.ndarray, dtype: str | None = None) -> Constant:

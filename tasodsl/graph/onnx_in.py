@@ -25,6 +25,9 @@ from tasodsl.graph.normalize import OLDEST_OPSET, normalize, plain_attributes
 from tasodsl.graph.shapes import UNKNOWN, describe, infer_call
 from tasodsl.graph.validate import sort_nodes, subgraph_reads, validate
 
+LARGEST_OPSET = 1000
+"""Far beyond any that ONNX has had: a larger number is a damaged file."""
+
 SMALL_BYTES = 4096
 """Constants up to this size are told apart by content; larger ones by name, until somebody compares them."""
 
@@ -48,11 +51,12 @@ class CarriedModel:
         return next((o.version for o in self.proto.opset_import if is_onnx_domain(o.domain)), 0)
 
     def constant_initializers(self) -> Iterator[tuple[str, onnx_ir.TensorProtocol]]:
-        """Initializers that no graph input can override."""
+        """Initializers that no graph input can override, of the element types that we know."""
         inputs = {i.name for i in self.proto.graph.input}
         for name, value in self.ir.graph.initializers.items():
-            if name not in inputs and value.const_value is not None:
-                yield name, value.const_value
+            tensor = value.const_value
+            if name not in inputs and tensor is not None and int(tensor.dtype) in DTYPE_NAMES:
+                yield name, tensor
 
 
 def is_onnx_domain(domain: str) -> bool:
@@ -91,7 +95,8 @@ def carry(proto: onnx.ModelProto, path: Path) -> CarriedModel:
     sort_nodes(proto.graph)
     try:
         ir = onnx_ir.from_proto(proto)
-    except onnx_ir.serde.SerdeError as error:
+        ir.clone()
+    except (onnx_ir.serde.SerdeError, RuntimeError) as error:
         cause = error.__cause__ or error
         raise ModelError(f"{path} is not a valid model: {str(cause).splitlines()[0]}") from None
     folder = path.resolve().parent
@@ -99,6 +104,8 @@ def carry(proto: onnx.ModelProto, path: Path) -> CarriedModel:
         tensor.base_dir = folder
     model = CarriedModel(ir, proto, path, frozenset(_external_files(ir, path)))
     uses_onnx = any(is_onnx_domain(n.domain) for n in proto.graph.node)
+    if model.opset > LARGEST_OPSET:
+        raise ModelError(f"{path} is not a valid model: there is no opset {model.opset}")
     if uses_onnx and model.opset < OLDEST_OPSET:
         raise ModelError(f"{path} uses opset {model.opset}; opsets before {OLDEST_OPSET} are not supported")
     return model
@@ -227,7 +234,7 @@ class _Importer:
         for origin, proto in enumerate(self._model.proto.graph.node):
             if is_onnx_domain(proto.domain) and proto.op_type == "Constant":
                 tensor = _constant_value(self._model.ir.graph[origin])
-                if tensor is not None:
+                if tensor is not None and int(tensor.dtype) in DTYPE_NAMES:
                     self._add_constant(proto.output[0], tensor)
                     continue
             if any(proto.output):

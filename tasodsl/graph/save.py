@@ -43,8 +43,16 @@ def source_of(model: onnx_ir.Model) -> CarriedModel | None:
 
 
 def to_proto(model: onnx_ir.Model) -> onnx.ModelProto:
-    """The exported model as ONNX's own message, with what onnx_ir does not carry."""
-    proto = onnx_ir.to_proto(model)
+    """The exported model as ONNX's own message, with what onnx_ir does not carry; `ModelError` when it has none."""
+    try:
+        proto = onnx_ir.to_proto(model)
+    except onnx_ir.serde.SerdeError as error:
+        cause: BaseException = error
+        while cause.__cause__ is not None:
+            cause = cause.__cause__
+        raise ModelError(
+            f"the model cannot be written: {(str(cause) or type(cause).__name__).splitlines()[0]}"
+        ) from error
     source = source_of(model)
     if source is not None:
         proto.training_info.extend(source.proto.training_info)

@@ -60,7 +60,7 @@ def infer_call(
             found = shape_inference.infer_node_outputs(
                 schema, proto, types, data, opset_imports=[onnx.helper.make_opsetid("", opset)]
             )
-        except (defs.SchemaError, shape_inference.InferenceError):
+        except (defs.SchemaError, shape_inference.InferenceError, onnx.checker.ValidationError):
             found = {}
     return describe(node, [found.get(o) for o in node.outputs], names, infos, dims_of)
 

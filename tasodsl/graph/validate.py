@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 import onnx
+from onnx import numpy_helper
+
+from tasodsl.graph.dtypes import DTYPE_NAMES, bit_width
+
+_BITS: Mapping[int, int] = MappingProxyType(
+    {number: bit_width(name) for number, name in DTYPE_NAMES.items() if name != "string"}
+)
 
 
 def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
@@ -38,6 +47,9 @@ def _defined(graph: onnx.GraphProto) -> set[str]:
 
 def validate(graph: onnx.GraphProto, outer: frozenset[str] = frozenset()) -> str | None:
     """What is wrong with the graph, in a line; None when nothing is. It may read the values `outer` from outside."""
+    fault = _text_fault(graph) or _tensor_fault(graph)
+    if fault is not None:
+        return fault
     visible = set(outer) | _defined(graph)
     written: set[str] = set()
     for node in graph.node:
@@ -61,6 +73,37 @@ def validate(graph: onnx.GraphProto, outer: frozenset[str] = frozenset()) -> str
         stuck = set(range(len(graph.node))) - set(order(graph))
         return f"{_called(graph.node[min(stuck)])} depends on its own output"
     return None
+
+
+def _text_fault(graph: onnx.GraphProto) -> str | None:
+    """Names that are no text: the message then gives bytes instead."""
+    values = [v.name for v in (*graph.input, *graph.output, *graph.value_info)]
+    words: list[object] = [*values, *(t.name for t in graph.initializer)]
+    for node in graph.node:
+        words += [node.name, node.op_type, node.domain, node.overload, *node.input, *node.output]
+        words += [a.name for a in node.attribute]
+    return None if all(isinstance(w, str) for w in words) else "it has a name that is not UTF-8 text"
+
+
+def _tensor_fault(graph: onnx.GraphProto) -> str | None:
+    """A tensor whose content does not fit its type and shape."""
+    inner = [a.t for n in graph.node for a in n.attribute if a.HasField("t")]
+    for tensor in (*graph.initializer, *inner):
+        fits = tensor.data_location == onnx.TensorProto.EXTERNAL or _fits(tensor)
+        if tensor.data_type not in onnx.TensorProto.DataType.values() or min(tensor.dims, default=0) < 0 or not fits:
+            return f"the content of the tensor {tensor.name!r} does not fit its type and shape"
+    return None
+
+
+def _fits(tensor: onnx.TensorProto) -> bool:
+    bits = _BITS.get(tensor.data_type)
+    if tensor.HasField("raw_data") and bits is not None:
+        return len(tensor.raw_data) == (math.prod(tensor.dims) * bits + 7) // 8
+    try:
+        numpy_helper.to_array(tensor)
+    except (ValueError, TypeError, KeyError, OverflowError):
+        return False
+    return True
 
 
 def _called(node: onnx.NodeProto) -> str:

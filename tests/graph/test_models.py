@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from pathlib import Path
@@ -9,6 +10,9 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from google.protobuf.message import DecodeError
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from onnx.external_data_helper import convert_model_to_external_data
 from small_models import assert_same, carried, declare_outputs, made_anew, model, run
@@ -16,7 +20,7 @@ from small_models import assert_same, carried, declare_outputs, made_anew, model
 from tasodsl.graph import save
 from tasodsl.graph.dims import symbol
 from tasodsl.graph.graph import Node
-from tasodsl.graph.onnx_in import ModelError, import_graph, input_symbols, load_model
+from tasodsl.graph.onnx_in import ModelError, carry, import_graph, input_symbols, load_model
 from tasodsl.graph.onnx_out import export_graph, save_model
 from tasodsl.graph.save import to_proto
 from tasodsl.graph.simplify import simplify
@@ -125,6 +129,45 @@ def test_external_data_cut_short(tmp_path: Path) -> None:
     path = with_external_data(tmp_path)
     os.truncate(tmp_path / "weights.bin", 1000)
     assert "cut short" in refused(path)
+
+
+def varied() -> onnx.ModelProto:
+    branch = helper.make_graph([helper.make_node("Neg", ["a"], ["t"])], "t", [], [onnx.ValueInfoProto(name="t")])
+    nodes = [
+        helper.make_node("Constant", [], ["c"], value=numpy_helper.from_array(X, "c")),
+        helper.make_node("Split", ["x", "parts"], ["a", "b"], axis=0),
+        helper.make_node("If", ["flag"], ["d"], then_branch=branch, else_branch=branch),
+        helper.make_node("Add", ["d", "b"], ["e"]),
+        helper.make_node("Add", ["e", "c"], ["y"]),
+    ]
+    constants = {"parts": np.array([1, 1]), "flag": np.array(True)}
+    return model(nodes, {"x": (F, ("N", 3))}, ["y"], constants)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), min_size=1, max_size=4))
+def test_damaged_models_are_refused_or_read(changes: list[tuple[int, int]]) -> None:
+    content = bytearray(varied().SerializeToString())
+    for place, value in changes:
+        content[place % len(content)] = value
+    proto = onnx.ModelProto()
+    try:
+        proto.ParseFromString(bytes(content))
+    except DecodeError:
+        return
+    with contextlib.suppress(ModelError):
+        source = carry(proto, Path("damaged.onnx"))
+        graph = import_graph(source)
+        to_proto(export_graph(source, graph))
+        to_proto(export_graph(source, simplify(graph, 1000)[0]))
+
+
+@pytest.mark.parametrize("dims", [(3, 3), (-2, -3), (6,)])
+def test_tensors_that_do_not_fit_their_shape(tmp_path: Path, dims: tuple[int, ...]) -> None:
+    proto = varied()
+    del proto.graph.initializer[0].dims[:]
+    proto.graph.initializer[0].dims.extend(dims)
+    assert "'parts' does not fit" in refused(saved(tmp_path, proto))
 
 
 # What stays
