@@ -341,7 +341,7 @@ class Elaboration:
         definition = next((d for d in applied.op.defs if d.result == result.name), None)
         if definition is None:
             raise Mismatch(f"{applied.op.name} has no definition", applied.op.span)
-        params = tuple(self.target.algebra.index() for _ in shape)
+        params = tuple(self.target.bounded(self.target.algebra.index(), d) for d in shape)
         values: dict[str, Value] = {}
         at = 0
         spare = len(shape) - sum(not isinstance(i, s.Splice) for i in definition.indices)
@@ -520,7 +520,7 @@ class Elaboration:
             for b in let.binders:
                 bound = evaluate(b.bound, inner, self.target)
                 sizes: tuple[Value, ...] = bound if b.pack else (bound,)
-                indices = tuple(self.target.algebra.index(b.name) for _ in sizes)
+                indices = tuple(self.target.bounded(self.target.algebra.index(b.name), d) for d in sizes)
                 inner = inner.extended({b.name: indices if b.pack else indices[0]})
                 shape.extend(sizes)
                 params.extend(indices)

@@ -75,6 +75,13 @@ class Solver:
     def satisfiable(self, hypotheses: Sequence[Z], limit: float | None = None) -> bool | None:
         """True, False, or None when Z3 does not know."""
         answer = self._check(list(hypotheses), limit)
+        if answer == z3.unknown:
+            # Non-linear hypotheses: a small solution is as good as any, and easier to find.
+            sizes = [v for v in constants(hypotheses) if z3.is_int(v)]
+            for most in (1, 3):
+                small = [z3.And(v >= 0, v <= most) for v in sizes]
+                if self._check([*hypotheses, *small], limit) == z3.sat:
+                    return True
         return True if answer == z3.sat else False if answer == z3.unsat else None
 
     def facts(self, terms: Sequence[Z]) -> list[Z]:
@@ -111,12 +118,13 @@ def _stated(hypotheses: Sequence[Z], goal: Z) -> bool:
     """Whether every conjunct of the goal stands among the hypotheses' conjuncts."""
     known: set[int] = set()
     for h in hypotheses:
-        known.update(c.get_id() for c in _conjuncts(h))
-    return all(c.get_id() in known for c in _conjuncts(goal))
+        known.update(c.get_id() for c in conjuncts(h))
+    return all(c.get_id() in known for c in conjuncts(goal))
 
 
-def _conjuncts(e: Z) -> list[Z]:
-    return [c for part in e.children() for c in _conjuncts(part)] if z3.is_and(e) else [e]
+def conjuncts(e: Z) -> list[Z]:
+    """The parts of a conjunction, to any depth."""
+    return [c for part in e.children() for c in conjuncts(part)] if z3.is_and(e) else [e]
 
 
 def applications(terms: Iterable[Z]) -> list[Z]:
@@ -142,6 +150,25 @@ def applications(terms: Iterable[Z]) -> list[Z]:
     for term in terms:
         visit(term)
     return found
+
+
+def constants(terms: Iterable[Z]) -> list[Z]:
+    """The uninterpreted constants in the terms, each once."""
+    found: dict[int, Z] = {}
+    seen: set[int] = set()
+    stack = list(terms)
+    while stack:
+        x = stack.pop()
+        if x.get_id() in seen:
+            continue
+        seen.add(x.get_id())
+        if z3.is_const(x) and x.decl().kind() == z3.Z3_OP_UNINTERPRETED:
+            found[x.get_id()] = x
+        elif z3.is_quantifier(x):
+            stack.append(x.body())
+        elif z3.is_app(x):
+            stack.extend(x.children())
+    return list(found.values())
 
 
 def has_facts(name: str) -> bool:

@@ -84,6 +84,7 @@ class ProofTarget(Target):
     algebra: Algebra = field(default_factory=Algebra)
     path: list[Z] = field(default_factory=list[Z])
     demands: list[Demand] = field(default_factory=list[Demand])
+    bounds: dict[int, tuple[Z, Z]] = field(default_factory=dict[int, tuple[Z, Z]])
 
     # --- recorded conditions ---
 
@@ -203,11 +204,31 @@ class ProofTarget(Target):
 
     def broadcast_index(self, i: Value, d: Value, span: Span) -> Value:
         # An index known to be within the dimension is its own broadcast, and stays readable that way.
-        if isinstance(i, z3.ExprRef) and isinstance(d, z3.ExprRef):
-            least = (i >= 0, z3.IntVal(0) <= i)
-            if _states(self.path, (i < d,)) and _states(self.path, least):
-                return i
+        if self._ranges_over(i, d) or (self.path and self._stated_within(i, d)):
+            return i
         return super(ProofTarget, self).broadcast_index(i, d, span)
+
+    def bounded(self, variable: Z, bound: Value) -> Z:
+        """Remember that the index `variable` ranges over `bound`, wherever it is used."""
+        self.bounds[variable.get_id()] = (variable, _z(bound))
+        return variable
+
+    def _stated_within(self, i: Value, d: Value) -> bool:
+        """Whether a branch taken says that `i` is within `d`."""
+        if not isinstance(i, z3.ExprRef) or not isinstance(d, z3.ExprRef):
+            return False
+        stated = [z3.simplify(c, som=True) for p in self.path for c in facts.conjuncts(p)]
+
+        def says(*forms: Z) -> bool:
+            return any(s.eq(z3.simplify(f, som=True)) for f in forms for s in stated)
+
+        return says(i >= 0, z3.IntVal(0) <= i) and says(i < d, d > i)
+
+    def _ranges_over(self, i: Value, d: Value) -> bool:
+        if not isinstance(i, z3.ExprRef):
+            return False
+        known = self.bounds.get(i.get_id())
+        return known is not None and known[1].eq(_z(d))
 
     # --- functions ---
 
@@ -294,6 +315,7 @@ class ProofTarget(Target):
         inside = [
             c
             for i, d in zip(terms, tensor.shape, strict=True)
+            if not self._ranges_over(i, d)
             for c in (_number(z3.simplify(i >= 0)), _number(z3.simplify(i < _z(d))))
             if c is not True
         ]
@@ -324,6 +346,8 @@ class ProofTarget(Target):
             else:
                 made = [Binder(self.algebra.index(b.name), _z(bound))]
                 inner = inner.extended({b.name: made[0].variable})
+            for m in made:
+                self.bounded(m.variable, m.bound)
             binders.extend(made)
         if e.kind in ("all", "any"):
             if all(z3.is_int_value(b.bound) for b in binders):
@@ -358,11 +382,6 @@ class ProofTarget(Target):
         if e.kind == "all":
             return z3.ForAll(names, z3.Implies(domain, _z(body)))
         return z3.Exists(names, z3.And(domain, _z(body)))
-
-
-def _states(path: Sequence[Z], forms: Sequence[Z]) -> bool:
-    """Whether a condition stands in the path in one of these forms."""
-    return any(_states(p.children(), forms) if z3.is_and(p) else any(p.eq(f) for f in forms) for p in path)
 
 
 def tidy(value: Z) -> Z:
