@@ -78,7 +78,7 @@ def _expr(e: s.Expr) -> Doc:
             low, high = ("" if x is None else expr(x) for x in (e.low, e.high))
             return (expr(e.base, POSTFIX), "[", low, ":", high, "]")
         case s.ListExpr():
-            return ("[", commas(items(e.items)), "]")
+            return ("[", filled(items(e.items)), "]")
         case s.Comprehension():
             relation = "in" if e.relation == "in" else "<"
             ending: Doc = () if e.condition is None else (Line(), "if ", expr(e.condition))
@@ -128,6 +128,11 @@ def commas(parts: Sequence[Doc]) -> Doc:
     return Group(Nest(None, joined(parts, (",", Line()))))
 
 
+def filled(parts: Sequence[Doc]) -> Doc:
+    """Parts with commas between, as many on a line as fit."""
+    return Nest(None, (*parts[:1], *((",", Group((Line(), part))) for part in parts[1:])))
+
+
 # --- shapes and terms --------------------------------------------------------------------------------------------
 
 
@@ -170,4 +175,4 @@ def attr_arg(a: s.AttrArg) -> Doc:
 
 def entries(pairs: Iterable[tuple[str, s.Expr]]) -> Doc:
     """`m=5, k=3`."""
-    return commas([(f"{name}=", expr(value)) for name, value in pairs])
+    return filled([(f"{name}=", expr(value)) for name, value in pairs])

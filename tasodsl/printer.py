@@ -14,7 +14,7 @@ from tasodsl.diagnostics import Diagnostic
 from tasodsl.layout import Doc, Group, Line, Nest, layout
 from tasodsl.parse import parse, parse_source
 from tasodsl.parts import HEAD, Part, parts
-from tasodsl.print_expr import binders, commas, entries, expr, items, operand, term
+from tasodsl.print_expr import binders, commas, entries, expr, filled, items, operand, term
 from tasodsl.source import Source
 
 WIDTH = 120
@@ -78,8 +78,8 @@ def _head(decl: s.AnyDecl) -> Doc:
             return Group((f"fn {decl.name}({', '.join(decl.params)}) =", Nest(2, (Line(), expr(decl.body)))))
         case s.OpDecl():
             since = f" since {decl.since}" if decl.since is not None else ""
-            results = (Line(), "-> ", commas([operand(r) for r in decl.results]), since)
-            return Group((f"op {decl.name}(", commas([operand(o) for o in decl.operands]), ")", Nest(4, results)))
+            results = (Line(), "-> ", filled([operand(r) for r in decl.results]), since)
+            return Group((f"op {decl.name}(", filled([operand(o) for o in decl.operands]), ")", Nest(4, results)))
         case s.AxiomDecl():
             return f"axiom {decl.name}"
         case s.RuleDecl():
@@ -138,23 +138,23 @@ def _content(part: Part) -> Doc:
     """What stands behind a clause's keyword."""
     first = part.trees[0]
     if part.keyword == "for":
-        return commas([operand(o) for o in cast("tuple[s.Operand, ...]", part.trees)])
+        return filled([operand(o) for o in cast("tuple[s.Operand, ...]", part.trees)])
     match first:
         case s.AttrDecl():
             return _attr(first)
         case s.Require() | s.Where():
             return expr(first.condition)
         case s.LetScalar():
-            return _bound(first.name, expr(first.value))
+            return _bound(first.name, first.value)
         case s.LetTensor():
-            return _bound((f"{first.name}[", binders(first.binders), "]"), expr(first.body))
+            return _bound((f"{first.name}[", binders(first.binders), "]"), first.body)
         case s.Def():
             which = f"[{first.operand}]" if first.operand is not None else ""
-            return _bound((f"{first.result}{which}[", commas(items(first.indices)), "]"), expr(first.body))
+            return _bound((f"{first.result}{which}[", commas(items(first.indices)), "]"), first.body)
         case s.Prop():
             return first.name
         case s.Bind():
-            return _bound(", ".join(first.names), term(first.term))
+            return (", ".join(first.names), " = ", term(first.term))
         case s.Example():
             return entries(first.bindings)
         case s.Meta():
@@ -166,15 +166,15 @@ def _content(part: Part) -> Doc:
             return Group((term(left), Nest(2, (Line(), "== ", term(right)))))
 
 
-def _bound(name: Doc, value: Doc) -> Doc:
-    return Group((name, " =", Nest(2, (Line(), value))))
+def _bound(name: Doc, value: s.Expr) -> Doc:
+    return Group((name, " =", Nest(2, (Line(), expr(value)))))
 
 
 def _attr(attr: s.AttrDecl) -> Doc:
     type_ = attr.type
     kind: Doc = type_.kind
     if type_.kind == "choice":
-        kind = ("{", commas([f'"{c}"' for c in type_.choices]), "}")
+        kind = ("{", filled([f'"{c}"' for c in type_.choices]), "}")
     elif type_.length is not None:
         kind = (kind, "[", "" if type_.length == "any" else expr(type_.length), "]")
     return (f"{attr.name}: ", kind, () if attr.default is None else (" = ", expr(attr.default)))
