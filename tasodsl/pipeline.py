@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import tempfile
 import time
 from collections import Counter
@@ -40,7 +41,7 @@ from tasodsl.search.greedy import Explorer, Limits, Progress
 
 SEARCH_SHARE = 0.6
 """The part of the time that the search may use; the rest is for checking and timing."""
-TIMING_SECONDS = 10.0
+TIMING_SECONDS = 15.0
 SHORT_TIMING_SECONDS = 2.0
 """After an interrupt: enough for a verdict, short enough to wait for."""
 FEEDS = 3
@@ -48,7 +49,9 @@ FASTER = 1.01
 """A measured ratio from here on is a gain."""
 NOT_SLOWER = 0.99
 """A measured ratio from here on is no loss: what the clock cannot tell from 1."""
-DOUBTFUL = 0.95
+NEARLY_AS_FAST = 0.97
+"""A measured ratio from here on is no loss where the machine is so busy that the quartiles reach 1."""
+DOUBTFUL = 0.93
 """A simpler graph with a measured ratio from here on is given a second chance: other work slows the machine down."""
 
 
@@ -128,10 +131,12 @@ def optimize_file(
         if json_file.resolve() in (source.resolve(), target.resolve()):
             raise UsageError(f"the report and the model cannot both be {json_file}")
     listener = listener or Silent()
-    listener.stage("reading rules")
-    rules = load_rulebook(options.rules)
     listener.stage("reading the model")
     model = load_model(source)
+    listener.stage("reading rules")
+    rules = load_rulebook(options.rules, os.cpu_count() or 1, lambda name: listener.stage(f"looking at proofs: {name}"))
+    if rules.left_out:
+        listener.warn(f"not proved, and so not used (see `tasodsl verify`): {', '.join(rules.left_out)}")
     with tempfile.TemporaryDirectory(prefix="tasodsl-") as folder:
         outcome = optimize_model(model, source, rules.rewriter(model.opset), options, Path(folder), listener)
         listener.stage("writing")
@@ -209,7 +214,7 @@ class _Run:
         return min(TIMING_SECONDS, max(self._time_left(), 0.0))
 
     def _choice(self, timed: Sequence[tuple[_Trial, Timing]]) -> int | None:
-        return choose(self.nodes_before, [(trial.nodes, timing) for trial, timing in timed])
+        return choose(self.nodes_before, [(trial.nodes, trial.candidate.seconds, timing) for trial, timing in timed])
 
     def _time_left(self) -> float:
         return self.started + self.options.seconds - time.monotonic()
@@ -347,21 +352,28 @@ class _Run:
         return Outcome(trial.path, report)
 
 
-def choose(nodes_before: int, trials: Sequence[tuple[int, Timing]]) -> int | None:
-    """The trial (its nodes, its timing) to use: the fastest, or the simplest of those about as fast as it.
+def choose(nodes_before: int, trials: Sequence[tuple[int, float, Timing]]) -> int | None:
+    """The trial (its nodes, its estimated seconds, its timing) to use; None where the original is as good.
 
-    None when no trial is faster than the original, or as fast with fewer nodes.
+    Of those that the clock cannot tell from the fastest, it is the one with the lowest estimate, and of those with
+    estimates alike the one with the fewest nodes.
     """
-    good = [
-        i
-        for i, (nodes, timing) in enumerate(trials)
-        if timing.ratio >= FASTER or (timing.ratio >= NOT_SLOWER and nodes < nodes_before)
-    ]
+    good = [i for i, (nodes, _, timing) in enumerate(trials) if _is_gain(timing, nodes < nodes_before)]
     if not good:
         return None
-    fastest = max(trials[i][1].ratio for i in good)
-    alike = [i for i in good if trials[i][1].ratio >= fastest - (FASTER - 1)]
-    return min(alike, key=lambda i: (trials[i][0], -trials[i][1].ratio))
+    fastest = max((trials[i][2] for i in good), key=lambda timing: timing.ratio)
+    alike = [i for i in good if trials[i][2].high >= min(fastest.low, fastest.ratio * NOT_SLOWER)]
+    least = min(trials[i][1] for i in alike)
+    alike = [i for i in alike if trials[i][1] <= least * FASTER]
+    return min(alike, key=lambda i: (trials[i][0], -trials[i][2].ratio))
+
+
+def _is_gain(timing: Timing, simpler: bool) -> bool:
+    """Whether a graph is faster than the original for sure, or simpler and not slower as far as the clock can tell."""
+    if timing.ratio >= FASTER and timing.low >= 1:
+        return True
+    within_noise = timing.ratio >= NEARLY_AS_FAST and timing.high >= 1
+    return simpler and (timing.ratio >= NOT_SLOWER or within_noise)
 
 
 def _require_known(dims: Mapping[str, int], path: Path) -> None:

@@ -17,10 +17,14 @@ from tasodsl import files, pipeline
 from tasodsl.cost.timing import Timing
 from tasodsl.errors import UsageError, UserError
 
+RULES = [Path(__file__).parent / "cli" / "small.taso"]
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("TASODSL_CACHE", str(tmp_path_factory.mktemp("cache")))
+
+@pytest.fixture(scope="module", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TASODSL_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 def product(path: Path) -> Path:
@@ -46,7 +50,7 @@ def external(path: Path) -> Path:
 def test_load_optimize_export(tmp_path: Path):
     model = tasodsl.load_onnx(product(tmp_path / "p.onnx"))
     assert model.report is None
-    faster = tasodsl.optimize(model, time=0)
+    faster = tasodsl.optimize(model, time=0, rules=RULES)
     assert faster.report is not None
     assert faster.report.nodes_after <= faster.report.nodes_before
     tasodsl.export_onnx(faster, tmp_path / "out.onnx")
@@ -59,8 +63,8 @@ def test_an_optimized_model_can_be_optimized_again(tmp_path: Path, monkeypatch: 
         return [Timing(1.0, 1.0, 1.0, 1e-3, 1e-3, 5)] * len(candidates)
 
     monkeypatch.setattr(pipeline, "compare", alike)
-    once = tasodsl.optimize(tasodsl.load_onnx(product(tmp_path / "p.onnx")), time=0)
-    twice = tasodsl.optimize(once, time=0)
+    once = tasodsl.optimize(tasodsl.load_onnx(product(tmp_path / "p.onnx")), time=0, rules=RULES)
+    twice = tasodsl.optimize(once, time=0, rules=RULES)
     tasodsl.export_onnx(twice, tmp_path / "out.onnx")
     assert len(onnx.load(tmp_path / "out.onnx").graph.node) == 1
 
@@ -70,7 +74,7 @@ def test_what_a_caller_can_mend_is_a_user_error(tmp_path: Path):
         tasodsl.load_onnx(tmp_path / "none.onnx")
     model = tasodsl.load_onnx(product(tmp_path / "p.onnx"))
     with pytest.raises(UsageError):
-        tasodsl.optimize(model, alpha=0.5)
+        tasodsl.optimize(model, alpha=0.5, rules=RULES)
     with pytest.raises(tasodsl.UserError, match="cannot write"):
         tasodsl.export_onnx(model, tmp_path / "none" / "out.onnx")
 

@@ -23,9 +23,15 @@ from tasodsl.cost.timing import Timing
 from tasodsl.errors import UsageError
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("TASODSL_CACHE", str(tmp_path_factory.mktemp("cache")))
+@pytest.fixture(scope="module", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TASODSL_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+SMALL = ("--rules", Path(__file__).with_name("small.taso"))
+"""The shipped rules take a second to compile, which most tests need not wait for."""
 
 
 def timed_alike(original: object, candidates: Sequence[object], *_: object) -> list[Timing]:
@@ -76,7 +82,7 @@ def test_help_needs_nothing_heavy():
 def test_it_writes_a_valid_file_a_table_and_a_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(pipeline, "compare", timed_alike)
     source = tiny(tmp_path / "net.onnx")
-    done = tasodsl("optimize", source, "--time", 3, "--json", tmp_path / "report.json")
+    done = tasodsl("optimize", source, *SMALL, "--time", 3, "--json", tmp_path / "report.json")
     assert done.returncode == 0, done.stderr
     result = tmp_path / "net.opt.onnx"
     onnx.checker.check_model(str(result), full_check=True)
@@ -91,19 +97,25 @@ def test_it_writes_a_valid_file_a_table_and_a_report(tmp_path: Path, monkeypatch
     assert sorted(p.name for p in tmp_path.iterdir()) == ["net.onnx", "net.opt.onnx", "report.json"]
 
 
+def test_the_shipped_rules_are_used_when_none_are_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(pipeline, "compare", timed_alike)
+    done = tasodsl("optimize", tiny(tmp_path / "net.onnx"), "--time", 3, "--json", "-")
+    assert json.loads(done.stdout)["rules"] == {"conv_batchnorm": 1}
+
+
 def test_json_to_stdout_is_nothing_but_json(tmp_path: Path):
-    done = tasodsl("optimize", tiny(tmp_path / "net.onnx"), "--time", 0, "--json", "-")
+    done = tasodsl("optimize", tiny(tmp_path / "net.onnx"), *SMALL, "--time", 0, "--json", "-")
     assert json.loads(done.stdout)["nodes_before"] == 5
 
 
 def test_quiet_prints_nothing(tmp_path: Path):
-    done = tasodsl("optimize", tiny(tmp_path / "net.onnx"), "--time", 0, "--quiet")
+    done = tasodsl("optimize", tiny(tmp_path / "net.onnx"), *SMALL, "--time", 0, "--quiet")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_the_input_may_be_overwritten(tmp_path: Path):
     source = tiny(tmp_path / "net.onnx")
-    assert tasodsl("optimize", source, "-o", source, "--time", 0).returncode == 0
+    assert tasodsl("optimize", source, *SMALL, "-o", source, "--time", 0).returncode == 0
     onnx.checker.check_model(str(source), full_check=True)
 
 
@@ -123,7 +135,7 @@ def test_a_file_that_is_no_model(tmp_path: Path, content: bytes):
 def test_a_truncated_model(tmp_path: Path):
     source = tiny(tmp_path / "net.onnx")
     source.write_bytes(source.read_bytes()[:-100])
-    assert "net.onnx" in fails("optimize", source)
+    assert "net.onnx" in fails("optimize", source, *SMALL)
 
 
 def test_a_folder_in_place_of_a_model(tmp_path: Path):
@@ -133,20 +145,20 @@ def test_a_folder_in_place_of_a_model(tmp_path: Path):
 @pytest.mark.parametrize("where", ["none/out.onnx", "."])
 def test_an_output_that_cannot_be_written(tmp_path: Path, where: str):
     source = tiny(tmp_path / "net.onnx")
-    assert "cannot write" in fails("optimize", source, "-o", tmp_path / where)
+    assert "cannot write" in fails("optimize", source, *SMALL, "-o", tmp_path / where)
     assert [p.name for p in tmp_path.iterdir()] == ["net.onnx"]
 
 
 def test_a_report_that_cannot_be_written_is_found_out_first(tmp_path: Path):
     source = tiny(tmp_path / "net.onnx")
-    assert "cannot write" in fails("optimize", source, "--json", tmp_path / "none" / "r.json")
+    assert "cannot write" in fails("optimize", source, *SMALL, "--json", tmp_path / "none" / "r.json")
     assert [p.name for p in tmp_path.iterdir()] == ["net.onnx"]
 
 
 def test_a_report_in_the_place_of_the_model(tmp_path: Path):
     source = tiny(tmp_path / "net.onnx")
     before = source.read_bytes()
-    assert "cannot both be" in fails("optimize", source, "--json", source, code=2)
+    assert "cannot both be" in fails("optimize", source, *SMALL, "--json", source, code=2)
     assert source.read_bytes() == before
 
 
@@ -157,13 +169,22 @@ def test_broken_rules(tmp_path: Path):
     assert "bad.taso:" in fails("optimize", source, "--rules", rules)
 
 
+def test_a_rule_that_is_not_proved_is_not_used(tmp_path: Path):
+    rules = tmp_path / "wrong.taso"
+    rules.write_text("rule wrong\n  for x: [..S]\n  match y = Relu(x)\n  rewrite y = Abs(x)\n  example S=[2]\n")
+    done = tasodsl("optimize", tiny(tmp_path / "net.onnx"), "--rules", rules, "--time", 0)
+    assert "not proved" in done.stderr
+    assert "wrong" in done.stderr
+    assert "Abs" not in [n.op_type for n in onnx.load(tmp_path / "net.opt.onnx").graph.node]
+
+
 def test_missing_rules(tmp_path: Path):
     assert "none.taso" in fails("optimize", tiny(tmp_path / "net.onnx"), "--rules", tmp_path / "none.taso")
 
 
 def test_an_unknown_dimension(tmp_path: Path):
     source = tiny(tmp_path / "net.onnx", height="h")
-    message = fails("optimize", source, "--dims", "width=8", code=2)
+    message = fails("optimize", source, *SMALL, "--dims", "width=8", code=2)
     assert "'width'" in message
     assert "h" in message.split("free ones:")[1]
 
@@ -218,7 +239,7 @@ show.Display.{method} = interrupt
 
 def test_ctrl_c_during_the_search_keeps_the_best_so_far(tmp_path: Path):
     source = tiny(tmp_path / "net.onnx")
-    done = scripted(CTRL_C_AT.format(method="progress", when="True"), "optimize", source)
+    done = scripted(CTRL_C_AT.format(method="progress", when="True"), "optimize", source, *SMALL)
     assert done.returncode == 130, done
     assert_clean(done.stderr)
     assert "interrupted" in done.stdout
@@ -227,13 +248,14 @@ def test_ctrl_c_during_the_search_keeps_the_best_so_far(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    "stage", ["reading rules", "reading the model", "cleaning up", "comparing", "timing", "writing"]
+    "stage",
+    ["reading rules", "looking at proofs", "reading the model", "cleaning up", "comparing", "timing", "writing"],
 )
 def test_ctrl_c_elsewhere_leaves_nothing_half_done(tmp_path: Path, stage: str):
     source = tiny(tmp_path / "net.onnx")
     before = source.read_bytes()
     patch = CTRL_C_AT.format(method="stage", when=f"event.startswith({stage!r})")
-    done = scripted(patch, "optimize", source, "-o", source, "--time", 0)
+    done = scripted(patch, "optimize", source, *SMALL, "-o", source, "--time", 0)
     assert done.returncode == 130, done
     assert_clean(done.stderr)
     assert "interrupted" in done.stderr
@@ -246,7 +268,7 @@ def test_a_full_disk(tmp_path: Path):
     source = tiny(tmp_path / "net.onnx", depth=8)
     before = source.read_bytes()
     patch = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))"
-    done = scripted(patch, "optimize", source, "-o", source, "--time", 0)
+    done = scripted(patch, "optimize", source, *SMALL, "-o", source, "--time", 0)
     assert done.returncode == 1, done
     assert_clean(done.stderr)
     assert source.read_bytes() == before
@@ -258,7 +280,7 @@ def test_a_reader_that_goes_away(tmp_path: Path):
     os.close(read)
     source = tiny(tmp_path / "net.onnx")
     done = subprocess.run(
-        [sys.executable, "-m", "tasodsl", "optimize", str(source), "--time", "0", "--json", "-"],
+        [sys.executable, "-m", "tasodsl", "optimize", str(source), *map(str, SMALL), "--time", "0", "--json", "-"],
         stdout=write,
         stderr=subprocess.PIPE,
         text=True,
@@ -271,7 +293,7 @@ def test_a_reader_that_goes_away(tmp_path: Path):
 
 def test_a_fault_of_ours_asks_for_a_report(tmp_path: Path):
     patch = "import tasodsl.pipeline as p\ndef load(path): raise AssertionError('oops')\np.load_model = load"
-    done = scripted(patch, "optimize", tiny(tmp_path / "net.onnx"))
+    done = scripted(patch, "optimize", tiny(tmp_path / "net.onnx"), *SMALL)
     assert done.returncode == 1
     assert "internal error: AssertionError" in done.stderr
     assert "report" in done.stderr
