@@ -2,8 +2,8 @@
 
 usage: matchers.py [PATH…] [--nodes N]
 
-PATHs are rule files; without them the shipped rules are used. The graph is made of convolutional and transformer blocks with
-what exporters leave behind. Exits 1 when the matchers disagree or are less than 20 times as fast.
+PATHs are rule files; without them the shipped rules are used. The graph is made of convolutional and transformer blocks
+with what exporters leave behind. Exits 1 when the matchers disagree or are less than 20 times as fast.
 """
 
 from __future__ import annotations

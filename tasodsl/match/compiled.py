@@ -12,6 +12,7 @@ from tasodsl.match.api import Match
 from tasodsl.match.cases import cases_of
 from tasodsl.match.describe import describe
 from tasodsl.match.emit import GeneratedMatchers, emit
+from tasodsl.match.fold import FoldedConstants
 from tasodsl.match.interpret import Interpreter
 from tasodsl.match.pattern import Pattern, Scope, patterns_of
 from tasodsl.match.predicates import Program, Question, flatten
@@ -38,6 +39,7 @@ class CompiledRules:
         self.generated = generated
         self.supported = supported
         self.facts = ConstantFacts()
+        self.folded = FoldedConstants()
         self.fired: Counter[str] = Counter()
         self._order = {name: k for k, name in enumerate(self.patterns)}
         self._height = max((p.height for p in patterns), default=1)
@@ -60,8 +62,8 @@ class CompiledRules:
         return sorted(dict.fromkeys(found), key=lambda m: (order[m.rule], m.root))
 
     def _roots_near(self, graph: Graph, around: Collection[NodeId]) -> list[Node]:
-        """The nodes that may be the first root of a match with a node in `around`: those above, and for rules with several
-        roots those above a value that is read below them."""
+        """The nodes that may be the first root of a match with a node in `around`: those above, and for rules with
+        several roots those above a value that is read below them."""
         found = self._above(graph, {n for n in around if n in graph.nodes})
         for _ in range(self._hops):
             below = set(found)
@@ -80,7 +82,7 @@ class CompiledRules:
         return found
 
     def apply(self, graph: Graph, match: Match) -> Graph | None:
-        after = apply_match(self.patterns[match.rule], graph, match, self.supported)
+        after = apply_match(self.patterns[match.rule], graph, match, self.supported, self.folded)
         if after is not None:
             self.fired[match.rule] += 1
         return after

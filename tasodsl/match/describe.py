@@ -1,7 +1,7 @@
 """What a matcher demands of a place before its rule may fire there, in words.
 
-The list is made from the predicates that the generated code is made from, so that it can be compared with the hypotheses of
-the rule's proof. Structure (which operator stands where) is left out: it is the pattern itself.
+The list is made from the predicates that the generated code is made from, so that it can be compared with the
+hypotheses of the rule's proof. Structure (which operator stands where) is left out: it is the pattern itself.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ class _Places:
 
     def __init__(self, program: Program) -> None:
         members = {m: v for v, group in program.case.groups for m in group}
-        self.operators = {p.question.at: str(p.answer) for p in program.predicates if p.question.kind in ("operator", "maker")}
+        asked = [p for p in program.predicates if p.question.kind in ("operator", "maker")]
+        self.operators = {p.question.at: str(p.answer) for p in asked}
         self.variables: dict[Position, str] = {}
         for name, at in program.bound.variables.items():
             self.variables[at] = f"each of {members[name]}" if name in members else name

@@ -1,7 +1,7 @@
 """Decision trees as Python: one function a root operator, one ending a rule.
 
-The source is made from the checked tree alone. It is readable (`GeneratedMatchers.source`), carries the position of each rule,
-and is known to `linecache`, so that a traceback through it shows its lines.
+The source is made from the checked tree alone. It is readable (`GeneratedMatchers.source`), carries the position of
+each rule, and is known to `linecache`, so that a traceback through it shows its lines.
 """
 
 from __future__ import annotations
@@ -74,7 +74,8 @@ class _Module:
                 body = writer.write(declared.body, scope)
             except Mismatch as problem:
                 body = f"never({str(problem)!r})"
-            functions += [f"def {self.functions[name]}({', '.join(scope.values())}):  # {name}", f"    return {body}", ""]
+            head = f"def {self.functions[name]}({', '.join(scope.values())}):  # {name}"
+            functions += [head, f"    return {body}", ""]
         return "\n".join([*functions, *self.top, *self.parts, *self.trees])
 
     def root(self, number: int, op: str, steps: Sequence[Step]) -> str:

@@ -1,7 +1,7 @@
 """The last part of a generated matcher: one function for each rule, called where the structure fits.
 
-It binds sizes, asks the `where`s and whatever else needs all names, and records the match. The order of its steps is that of
-`ShapeBinder`, which binds the shapes of operators in the same way.
+It binds sizes, asks the `where`s and whatever else needs all names, and records the match. The order of its steps is
+that of `ShapeBinder`, which binds the shapes of operators in the same way.
 """
 
 from __future__ import annotations
@@ -59,8 +59,9 @@ def signature_of(program: Program) -> Signature:
 
 
 class EndingWriter:
-    """Writes the body of one ending. Parameters: `t_k` tensors, `l_k` lists of operands, `y_k` results, `a_k` attributes,
-    `r_k` rests of attributes, `e_k` attributes to be compared with an expression and `b_k` the operand whose rank counts."""
+    """Writes the body of one ending. Parameters: `t_k` tensors, `l_k` lists of operands, `y_k` results, `a_k`
+    attributes, `r_k` rests of attributes, `e_k` attributes to be compared with an expression and `b_k` the operand
+    whose rank counts."""
 
     def __init__(
         self, pattern: Pattern, signature: Signature, writer: ExpressionWriter, constants: Constants
@@ -155,7 +156,8 @@ class EndingWriter:
         return packs, len(declared.type.dims)
 
     def _shape(self, declared: s.Operand, shape: str, listed: bool) -> list[tuple[str, str]]:
-        """Agree a shape with its pattern; the sizes that each operand of a list has for itself come back, with where."""
+        """Agree a shape with its pattern. The sizes that each operand of a list has for itself come back with their
+        places."""
         dims = declared.type.dims
         packs = [k for k, d in enumerate(dims) if isinstance(d, s.Splice)]
         unknown = [k for k in packs if self._unknown(dims[k])]
@@ -164,8 +166,9 @@ class EndingWriter:
             lengths[k] = self._stated(dims[k], f"p_{shape}_{k}")
         fixed = len(dims) - len(packs)
         if unknown == packs and len(packs) == 1 and not listed:
-            # The usual case: what the other dimensions leave, which the tree has seen to be no less than nothing.
-            return self._around_pack(dims, packs[0], shape)
+            # The usual case; the tree has seen that the shape has room for the other dimensions.
+            self._around_pack(dims, packs[0], shape)
+            return []
         others = " - ".join([f"len({shape}) - {fixed}", *lengths.values()])
         if unknown:
             lengths[unknown[-1]] = f"p_{shape}_{unknown[-1]}"
@@ -189,14 +192,15 @@ class EndingWriter:
                 self._dim(part, f"{shape}[{index}]", listed or len(packs) > 1)
         return each
 
-    def _around_pack(self, dims: Sequence[s.Expr | s.Splice | s.PerOperand], pack: int, shape: str) -> list[tuple[str, str]]:
+    def _around_pack(
+        self, dims: Sequence[s.Expr | s.Splice | s.PerOperand], pack: int, shape: str
+    ) -> None:
         for k, part in enumerate(dims):
             if isinstance(part, s.Splice):
                 behind = len(dims) - k - 1
                 self._pack(part, f"{shape}[{k or ''}:{f'-{behind}' if behind else ''}]")
             elif not isinstance(part, s.PerOperand):
                 self._dim(part, f"{shape}[{k if k < pack else k - len(dims)}]", False)
-        return []
 
     def _unknown(self, part: s.Expr | s.Splice | s.PerOperand) -> bool:
         return isinstance(part, s.Splice) and isinstance(part.value, s.Name) and part.value.id not in self.scope

@@ -1,8 +1,8 @@
 """Expressions of the language as Python source, for generated matchers.
 
-Only the shape of the tree decides what is written: names are replaced by numbered ones and literals are written by `repr`, so
-that nothing of a text from a stranger becomes code. The arithmetic itself is `MatchTarget`'s, through the functions of
-`HELPERS`.
+Only the shape of the tree decides what is written: names are replaced by numbered ones and literals are written by
+`repr`, so that nothing of a text from a stranger becomes code. The arithmetic itself is `MatchTarget`'s, through the
+functions of `HELPERS`.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Constants:
 
 
 class ExpressionWriter:
-    """Writes expressions. `functions` gives the Python name of each declared function; `operands` that of each operand's
-    `ValueInfo` (None where it is absent)."""
+    """Writes expressions. `functions` gives the Python name of each declared function; `operands` that of each
+    operand's `ValueInfo` (None where it is absent)."""
 
     def __init__(self, functions: Mapping[str, str], constants: Constants) -> None:
         self.functions = functions
@@ -43,7 +43,8 @@ class ExpressionWriter:
         self._numbers = itertools.count()
 
     def write(self, e: s.Expr, scope: Mapping[str, str]) -> str:
-        """Python source for `e`, where `scope` says what names are called; `Mismatch` for what only definitions may say."""
+        """Python source for `e`, where `scope` says what names are called; `Mismatch` for what only definitions may
+        say."""
         match e:
             case s.Int() | s.Str() | s.Bool():
                 return repr(e.value)
@@ -92,10 +93,10 @@ class ExpressionWriter:
 
     def items(self, parts: Sequence[s.Expr | s.Splice], scope: Mapping[str, str]) -> str:
         """A tuple of the items of a list or shape, splices laid out."""
-        written = (
-            f"*{self.write(p.value, scope)}, " if isinstance(p, s.Splice) else f"{self.write(p, scope)}, " for p in parts
-        )
-        return f"({''.join(written)})"
+        written = [
+            f"*{self.write(p.value, scope)}" if isinstance(p, s.Splice) else self.write(p, scope) for p in parts
+        ]
+        return f"({''.join(f'{w}, ' for w in written)})"
 
     def _loop(self, variable: str, domain: s.Expr, below: bool, pack: bool, scope: dict[str, str]) -> str:
         """A `for` of a comprehension; the variable is added to `scope`."""

@@ -8,6 +8,7 @@ rounded once, where the tensor becomes an operand.
 from __future__ import annotations
 
 import hashlib
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -59,12 +60,33 @@ class NotFinite(Exception):
     """A fold of finite tensors has an infinite entry, or one that is not a number."""
 
 
-def demand_finite(constant: Constant, fold: Fold) -> None:
-    """`NotFinite` when the constant, made by `fold`, has such entries although its sources have none."""
+class FoldedConstants:
+    """The constants made by folds, the latest of them kept: a search makes the same rewrite in many graphs."""
+
+    def __init__(self, kept_bytes: int = 1 << 28) -> None:
+        self._kept: OrderedDict[str, Constant | None] = OrderedDict()
+        self._left = kept_bytes
+
+    def constant(self, fold: Fold) -> Constant:
+        """The fold as a constant; `NotFinite` when it has such entries although its sources have none."""
+        if fold.key not in self._kept:
+            made = fold.constant()
+            kept = self._kept[fold.key] = made if _stays_finite(made, fold) else None
+            self._left -= 0 if kept is None else kept.nbytes
+            while self._left < 0 and len(self._kept) > 1:
+                _, oldest = self._kept.popitem(last=False)
+                self._left += 0 if oldest is None else oldest.nbytes
+        self._kept.move_to_end(fold.key)
+        constant = self._kept[fold.key]
+        if constant is None:
+            raise NotFinite
+        return constant
+
+
+def _stays_finite(constant: Constant, fold: Fold) -> bool:
     if fold.moves or constant.dtype not in FLOATS or _finite(constant.array()):
-        return
-    if all(s.dtype not in FLOATS or _finite(s.array()) for s in fold.sources):
-        raise NotFinite
+        return True
+    return not all(s.dtype not in FLOATS or _finite(s.array()) for s in fold.sources)
 
 
 def _finite(array: Array) -> bool:

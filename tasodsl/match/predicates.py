@@ -47,8 +47,8 @@ Kind = Literal[
     "number",
     "readers",
 ]
-"""What may be asked, cheap and telling questions first. `operator` is asked of the node that is known by the operand, and
-`maker` of one whose other result the operand may be."""
+"""What may be asked, cheap and telling questions first. `operator` is asked of the node that is known by the operand,
+and `maker` of one whose other result the operand may be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +78,8 @@ class AttributeAt:
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """An attribute that must equal an expression over names bound elsewhere. `base` is the operand whose rank a negative
-    axis counts from."""
+    """An attribute that must equal an expression over names bound elsewhere. `base` is the operand whose rank a
+    negative axis counts from."""
 
     op: str
     name: str

@@ -18,8 +18,8 @@ from tasodsl.graph.graph import AttributeValue, Constant, Graph, Node, ValueInfo
 from tasodsl.match.api import Match
 from tasodsl.match.fold import (
     Fold,
+    FoldedConstants,
     NotFinite,
-    demand_finite,
     of_constant,
     of_let,
     of_number,
@@ -51,19 +51,24 @@ class Refused(Exception):
     """The rewrite cannot be made here."""
 
 
-def apply_match(pattern: Pattern, graph: Graph, match: Match, supported: Supported) -> Graph | None:
+def apply_match(
+    pattern: Pattern, graph: Graph, match: Match, supported: Supported, folded: FoldedConstants
+) -> Graph | None:
     """The graph after the rewrite, or None where it refuses."""
     try:
-        return _Rewriting(pattern, graph, match, supported).result()
+        return _Rewriting(pattern, graph, match, supported, folded).result()
     except (Refused, Mismatch, Undecided, NotFinite):
         return None
 
 
 class _Rewriting:
-    def __init__(self, pattern: Pattern, graph: Graph, match: Match, supported: Supported) -> None:
+    def __init__(
+        self, pattern: Pattern, graph: Graph, match: Match, supported: Supported, folded: FoldedConstants
+    ) -> None:
         self.pattern = pattern
         self.graph = graph
         self.supported = supported
+        self.folded = folded
         self.nodes: dict[str, Node] = {}
         self.constants: dict[str, Constant] = {}
         self.info: dict[str, ValueInfo] = {}
@@ -313,9 +318,7 @@ class _Rewriting:
             return operand.name
         name = f"const~{operand.key}"
         if name not in self.graph.constants and name not in self.constants:
-            constant = operand.constant()
-            demand_finite(constant, operand)
-            self.constants[name] = constant
+            self.constants[name] = self.folded.constant(operand)
             self.info[name] = ValueInfo(operand.dtype, operand.shape)
         return name
 

@@ -1,7 +1,7 @@
 """From the predicates of many cases to one decision tree.
 
-A tree is a list of steps, all of which are taken: every match is wanted. A branch asks one question and goes on with the
-cases whose answer it got; cases that do not ask it follow after the branch.
+A tree is a list of steps, all of which are taken: every match is wanted. A branch asks one question and goes on with
+the cases whose answer it got; cases that do not ask it follow after the branch.
 """
 
 from __future__ import annotations

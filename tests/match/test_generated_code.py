@@ -1,4 +1,4 @@
-"""The generated code itself: what it says, that it computes as the language says, and that no text can put code into it."""
+"""The generated code itself: what it says, that it computes what the language says, and that no text becomes code."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NAMES = {"i": 3, "j": -2, "p": (2, 0, 1), "q": (1, 2), "b": True, "r": 0.5, "t":
 
 
 def expressions() -> st.SearchStrategy[s.Expr]:
-    """Well-kinded expressions over `NAMES`; they may still have no value (a division by zero, an entry out of range)."""
+    """Well-kinded expressions over `NAMES`; they may still have no value (an entry out of range)."""
     integers = st.deferred(lambda: integer)
     lists = st.deferred(lambda: listed)
     booleans = st.deferred(lambda: boolean)
