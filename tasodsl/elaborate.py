@@ -13,7 +13,7 @@ from typing import Any
 
 from tasodsl import syntax as s
 from tasodsl.graph.dims import SymDim, Undecided, difference_sign, less_equal
-from tasodsl.scalar import Environment, Mismatch, Target, Value, compare, evaluate, items
+from tasodsl.scalar import Environment, Mismatch, Target, Unsupported, Value, compare, evaluate, items
 from tasodsl.source import Span
 
 Shape = tuple[Value, ...]
@@ -110,8 +110,10 @@ class ShapeBinder:
                     value = evaluate(other, self.env, self.target)
                     if isinstance(value, int) and value >= 0:
                         return value
-                    raise Mismatch(f"the rank of {pack.value.id} is not known", fact.span)
-        raise Mismatch(f"nothing says the rank of {pack.value.id}", pack.span)
+                    if isinstance(value, int):
+                        raise Mismatch(f"the rank of {pack.value.id} would be negative", fact.span)
+                    raise Unsupported(f"the rank of {pack.value.id} is not known", fact.span)
+        raise Unsupported(f"nothing says the rank of {pack.value.id}", pack.span)
 
     def _agree_pack(self, part: s.Splice, sizes: Shape) -> None:
         if isinstance(part.value, s.Name) and part.value.id not in self.env.values:
@@ -144,7 +146,7 @@ class ShapeBinder:
                 self._equal(evaluate(part, self.env, self.target), size, part.span)
                 continue
             if len(unbound) > 1:
-                raise Mismatch(f"{' and '.join(unbound)} are both unknown in {part.span.text}", part.span)
+                raise Unsupported(f"{' and '.join(unbound)} are both unknown in {part.span.text}", part.span)
             self._solve(part, unbound[0], size)
         self.late.clear()
 
@@ -155,7 +157,7 @@ class ShapeBinder:
         k = t.binary("-", at1, at0, span)
         rest = t.binary("-", size, at0, span)
         if isinstance(k, int) and k <= 0:
-            raise Mismatch(f"{name} cannot be solved from {span.text}", span)
+            raise Unsupported(f"{name} cannot be solved from {span.text}", span)
         value = rest if isinstance(k, int) and k == 1 else t.binary("//", rest, k, span)
         self.env.values[name] = value
         self.conditions.add(compare("<=", 0, value, span, t), span, f"{name} is not negative")
@@ -300,7 +302,7 @@ def shape_of(type_: s.TensorType, env: Environment, target: Target) -> Shape:
     parts: list[s.Expr | s.Splice] = []
     for part in type_.dims:
         if isinstance(part, s.PerOperand):
-            raise Mismatch(f"{part.name}[] has no single size", part.span)
+            raise Unsupported(f"{part.name}[] has no single size", part.span)
         parts.append(part)
     return items(parts, env, target)
 

@@ -33,6 +33,11 @@ class Mismatch(Exception):
         self.span = span
 
 
+class Unsupported(Mismatch):
+    """The expression may have a value, but not one this evaluation can find. A proof must not take it for an impossible
+    case."""
+
+
 class TensorLike(Protocol):
     """What a tensor name stands for while a definition is evaluated; `shape` is its list of sizes."""
 
@@ -146,7 +151,7 @@ class Target:
             case "resized":
                 return resized(args[0], args[1], span)
             case _:
-                raise Mismatch(f"{name} has no value here", span)
+                raise Unsupported(f"{name} has no value here", span)
 
     def flatten(self, indices: Sequence[Value], shape: Sequence[Value], span: Span) -> Value:
         return flat(indices, shape, span, self)
@@ -155,7 +160,7 @@ class Target:
         return unflat(position, shape, span, self)
 
     def read(self, tensor: Any, indices: tuple[Value, ...], default: Value | None, span: Span) -> Value:
-        raise Mismatch("a tensor entry cannot be read here", span)
+        raise Unsupported("a tensor entry cannot be read here", span)
 
     def reduce(self, e: s.Reduce, env: Environment) -> Value:
         """A reduction over concrete ranges, point by point."""
@@ -187,12 +192,12 @@ class Target:
                     return [self.disjunction([self.complement(condition), evaluate(e.body, env, self)])]
                 if e.kind == "any":
                     return [self.conjunction([condition, evaluate(e.body, env, self)])]
-                raise Mismatch("the condition of the reduction is not decided", e.span)
+                raise Unsupported("the condition of the reduction is not decided", e.span)
             first, *rest = binders
             bound = evaluate(first.bound, env, self)
             sizes = bound if first.pack else (bound,)
             if not all(isinstance(n, int) for n in sizes):
-                raise Mismatch("the range of the reduction is not known", first.span)
+                raise Unsupported("the range of the reduction is not known", first.span)
             out: list[Value] = []
             for point in itertools.product(*(range(n) for n in sizes)):
                 out.extend(go(tuple(rest), env.extended({first.name: point if first.pack else point[0]})))
@@ -208,7 +213,7 @@ def evaluate(e: s.Expr, env: Environment, t: Target) -> Value:
             return e.value
         case s.Name():
             if e.id not in env.values:
-                raise Mismatch(f"{e.id} is not bound", e.span)
+                raise Unsupported(f"{e.id} is not bound", e.span)
             return env.values[e.id]
         case s.Unary():
             value = evaluate(e.operand, env, t)
@@ -240,7 +245,9 @@ def evaluate(e: s.Expr, env: Environment, t: Target) -> Value:
             base = evaluate(e.base, env, t)
             low = 0 if e.low is None else evaluate(e.low, env, t)
             high = len(base) if e.high is None else evaluate(e.high, env, t)
-            if not (isinstance(low, int) and isinstance(high, int) and 0 <= low <= high <= len(base)):
+            if not (isinstance(low, int) and isinstance(high, int)):
+                raise Unsupported("the bounds of the list are not known", e.span)
+            if not 0 <= low <= high <= len(base):
                 raise Mismatch(f"[{low}:{high}] of a list of {len(base)}", e.span)
             return base[low:high]
         case s.ListExpr():
@@ -249,14 +256,14 @@ def evaluate(e: s.Expr, env: Environment, t: Target) -> Value:
             domain = evaluate(e.domain, env, t)
             if e.relation == "<":
                 if not isinstance(domain, int):
-                    raise Mismatch("the length of the list is not known", e.span)
+                    raise Unsupported("the length of the list is not known", e.span)
                 domain = tuple(range(domain))
             out: list[Value] = []
             for x in domain:
                 inner = env.extended({e.variable: x})
                 kept = True if e.condition is None else evaluate(e.condition, inner, t)
                 if not isinstance(kept, bool):
-                    raise Mismatch("the condition of the list is not decided", e.span)
+                    raise Unsupported("the condition of the list is not decided", e.span)
                 if kept:
                     out.append(evaluate(e.body, inner, t))
             return tuple(out)
@@ -293,7 +300,7 @@ def compare(op: str, a: Value, b: Value, span: Span, t: Target) -> Value:
     """A comparison of scalars, strings or lists."""
     if isinstance(a, tuple) or isinstance(b, tuple):
         if not (isinstance(a, tuple) and isinstance(b, tuple)) or op not in ("==", "!="):
-            raise Mismatch("a list and a number are compared", span)
+            raise Unsupported("a list and a number are compared", span)
         left: tuple[Value, ...] = a
         right: tuple[Value, ...] = b
         if len(left) != len(right):
@@ -304,7 +311,7 @@ def compare(op: str, a: Value, b: Value, span: Span, t: Target) -> Value:
         return (not equal) if isinstance(equal, bool) else t.complement(equal)
     if isinstance(a, str) or isinstance(b, str):
         if not (isinstance(a, str) and isinstance(b, str)) or op not in ("==", "!="):
-            raise Mismatch("a string and a number are compared", span)
+            raise Unsupported("a string and a number are compared", span)
         return (a == b) == (op == "==")
     return t.compare(op, a, b, span)
 
@@ -322,7 +329,7 @@ def _binary(e: s.Binary, env: Environment, t: Target) -> Value:
     if e.op == "in":
         return disjunction([compare("==", left, x, e.span, t) for x in right], t)
     if isinstance(left, tuple) or isinstance(right, tuple) or isinstance(left, str) or isinstance(right, str):
-        raise Mismatch(f"{e.op} takes two numbers", e.span)
+        raise Unsupported(f"{e.op} takes two numbers", e.span)
     return t.binary(e.op, left, right, e.span)
 
 
@@ -344,7 +351,7 @@ def _index(e: s.Index, env: Environment, t: Target) -> Value:
         return _read(tensor, e, env, t)
     values = evaluate(base, env, t)
     if not isinstance(values, tuple):
-        raise Mismatch("only lists and tensors have entries", e.span)
+        raise Unsupported("only lists and tensors have entries", e.span)
     listed: tuple[Value, ...] = values
     (where,) = items(e.indices, env, t)
     if isinstance(where, int):
@@ -407,7 +414,7 @@ def call(e: s.Call, env: Environment, t: Target) -> Value:
     if name in ("present", "dtype"):
         (operand,) = e.args
         if not isinstance(operand, s.Name) or operand.id not in env.tensors:
-            raise Mismatch(f"{name} takes the name of an operand", e.span)
+            raise Unsupported(f"{name} takes the name of an operand", e.span)
         tensor = env.tensors[operand.id]
         if name == "present":
             return tensor is not None
@@ -416,7 +423,7 @@ def call(e: s.Call, env: Environment, t: Target) -> Value:
     declared = env.fns.get(name)
     if declared is not None:
         if len(args) != len(declared.params):
-            raise Mismatch(f"{name} takes {len(declared.params)} arguments", e.span)
+            raise Unsupported(f"{name} takes {len(declared.params)} arguments", e.span)
         inner = Environment(env.fns, dict(zip(declared.params, args, strict=True)), {})
         return evaluate(declared.body, inner, t)
     builtin = LIST_FUNCTIONS.get(name)
@@ -433,7 +440,7 @@ def resized(size: Value, scale: Value, span: Span) -> Value:
     if scale == int(scale):
         return size * int(scale)
     if not isinstance(size, int):
-        raise Mismatch("the size to be scaled is not known", span)
+        raise Unsupported("the size to be scaled is not known", span)
     return int(np.float32(size) * np.float32(scale))
 
 
@@ -443,7 +450,7 @@ def _length(args: list[Value], span: Span, t: Target) -> Value:
 
 def _list(value: Value, span: Span) -> tuple[Value, ...]:
     if not isinstance(value, tuple):
-        raise Mismatch("a list is expected", span)
+        raise Unsupported("a list is expected", span)
     return value
 
 
@@ -475,7 +482,7 @@ def _fold(name: str) -> Callable[[list[Value], Span, Target], Value]:
 
 def _range(args: list[Value], span: Span, t: Target) -> Value:
     if not isinstance(args[0], int):
-        raise Mismatch("the length of the range is not known", span)
+        raise Unsupported("the length of the range is not known", span)
     return tuple(range(args[0]))
 
 
@@ -486,7 +493,7 @@ def _position(args: list[Value], span: Span, t: Target) -> Value:
         if found is True:
             return k
         if found is not False:
-            raise Mismatch("the position is not decided", span)
+            raise Unsupported("the position is not decided", span)
     raise Mismatch("the element is not in the list", span)
 
 
@@ -517,7 +524,7 @@ def broadcast(args: list[Value], span: Span, t: Target) -> Value:
 def _flatten(args: list[Value], span: Span, t: Target) -> Value:
     indices, shape = _list(args[0], span), _list(args[1], span)
     if len(indices) != len(shape):
-        raise Mismatch("flatten takes an index for each dimension", span)
+        raise Unsupported("flatten takes an index for each dimension", span)
     return t.flatten(indices, shape, span)
 
 

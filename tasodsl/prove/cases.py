@@ -23,7 +23,7 @@ from tasodsl.elaborate import Application, apply_op, names
 from tasodsl.prove.reals import Algebra, Sum, Z, as_sum, conj, variables
 from tasodsl.prove.target import Demand, ProofTarget, Tensor, plain_tensor
 from tasodsl.ruleset import RuleSet
-from tasodsl.scalar import Environment, Mismatch, Value, compare, evaluate
+from tasodsl.scalar import Environment, Mismatch, Unsupported, Value, compare, evaluate
 from tasodsl.source import Span
 
 DTYPES = (
@@ -135,6 +135,9 @@ def cases(pattern: Pattern, rules: RuleSet, scope: Scope) -> Iterator[Case]:
         except NeedChoice as need:
             stack.extend((*path, k) for k in reversed(range(need.count)))
             continue
+        except Unsupported as unsupported:
+            yield elaboration.unfinished(unsupported)
+            continue
         except Mismatch:
             continue
         yield case
@@ -153,6 +156,7 @@ class Elaboration:
     quantified: list[Z] = field(default_factory=list[Z])
     goals: list[Goal] = field(default_factory=list[Goal])
     aliases: dict[str, str] = field(default_factory=dict[str, str])
+    classes: dict[str, str] = field(default_factory=dict[str, str])
     pending: list[Tensor] = field(default_factory=list[Tensor])
     matching: bool = True
 
@@ -186,6 +190,12 @@ class Elaboration:
         case.choices = tuple(self.chooser.made)
         return case
 
+    def unfinished(self, reason: Unsupported) -> Case:
+        """A case that cannot be told from an impossible one: it counts as not proved."""
+        case = Case(tuple(self.chooser.made), self.target, [], [], [], [], [])
+        case.failure = (str(reason), reason.span)
+        return case
+
     # --- variables ---
 
     def _declare(self, v: s.Operand) -> None:
@@ -205,14 +215,14 @@ class Elaboration:
                 assert position is not None
                 listed: tuple[Value, ...] = self.env.values.get(part.name, ())
                 if position == len(listed):
-                    listed = (*listed, self._size(f"{part.name}{position}"))
+                    listed = (*listed, self._size(f"{part.name}[{position}]"))
                     self.env.values[part.name] = listed
                 shape.append(listed[position])
             elif isinstance(part, s.Splice):
                 if isinstance(part.value, s.Name) and part.value.id not in self.env.values:
                     pack = part.value.id
                     rank = self.chooser.pick(f"rank of {pack}", range(self.scope.max_rank + 1))
-                    self.env.values[pack] = tuple(self._size(f"{pack}{k}") for k in range(rank))
+                    self.env.values[pack] = tuple(self._size(f"{pack}[{k}]") for k in range(rank))
                 shape.extend(evaluate(part.value, self.env, self.target))
             else:
                 for name in sorted(names(part)):
@@ -220,16 +230,19 @@ class Elaboration:
                         self.env.values[name] = self._size(name)
                 shape.append(evaluate(part, self.env, self.target))
         self._limit_rank(len(shape))
-        label = v.name if position is None else f"{v.name}{position}"
+        label = v.name if position is None else f"{v.name}[{position}]"
         if v.value is not None:
             params = [self.target.algebra.index() for _ in shape]
-            return Tensor(shape, params, self._uniform(v.value), f"dtype of {label}")
+            return Tensor(shape, params, self._uniform(v.value), self._token(v))
         element = {"int": "int", "bool": "bool"}.get(v.type.dtype or "float", "real")
-        dtype = "bool" if element == "bool" else f"dtype of {v.name}"
-        return plain_tensor(label, shape, self.target.algebra, self._dtype_token(v, dtype), element)
+        return plain_tensor(label, shape, self.target.algebra, self._token(v), element)
 
-    def _dtype_token(self, v: s.Operand, token: str) -> str:
+    def _token(self, v: s.Operand) -> str:
         """A concrete dtype where the rule speaks of `dtype(v)`, chosen case by case; else a token of its own."""
+        if v.type.dtype == "bool":
+            return "bool"
+        token = f"dtype of {v.name}"
+        self.classes[token] = v.type.dtype or "float"
         spoken = any(_asks_dtype(w.condition, v.name) for w in self.pattern.wheres)
         if not spoken:
             return token
@@ -274,19 +287,24 @@ class Elaboration:
             case s.Absent():
                 return (None,)
             case s.Wildcard():
-                raise Mismatch("a wildcard has no shape to prove with", term.span)
+                raise Unsupported("a wildcard has no shape to prove with", term.span)
             case s.Variadic():
-                return tuple(self.env.tensors[term.name])
+                return self._members(term.name, term.span)
             case s.VariadicMap():
-                listed: tuple[Tensor, ...] = self.env.tensors[term.source]
                 out: list[Any] = []
-                for member in listed:
+                for member in self._members(term.source, term.span):
                     self.env.tensors[term.variable] = member
                     out.extend(self._term(term.term))
                 self.env.tensors.pop(term.variable, None)
                 return tuple(out)
             case s.Apply():
                 return self._apply(term)
+
+    def _members(self, name: str, span: Span) -> tuple[Tensor, ...]:
+        listed = self.env.tensors.get(name)
+        if not isinstance(listed, tuple):
+            raise Unsupported(f"{name} is no list of operands", span)
+        return listed  # pyright: ignore[reportUnknownVariableType]
 
     def _variable_or_scalar(self, term: s.Var) -> Tensor | None:
         if term.name in self.env.tensors:
@@ -299,10 +317,13 @@ class Elaboration:
     def _apply(self, term: s.Apply) -> tuple[Any, ...]:
         op = self.rules.ops.get(term.op)
         if op is None:
-            raise Mismatch(f"no operator {term.op}", term.span)
+            raise Unsupported(f"no operator {term.op}", term.span)
         operands: list[Any] = []
         for arg in term.args:
-            operands.extend(self._term(arg))
+            results = self._term(arg)
+            if isinstance(arg, s.Apply) and self._has_several_results(arg):
+                raise Unsupported(f"the results of {arg.op} need names", arg.span)
+            operands.extend(results)
         attributes = self._attributes(op, term, operands)
         applied = apply_op(op, self.rules.fns, operands, attributes, self.target)
         self._record(applied, term)
@@ -315,6 +336,10 @@ class Elaboration:
             for k, piece in enumerate(shape):
                 results.append(self._define(applied, result, piece, k, dtype, term))
         return tuple(results)
+
+    def _has_several_results(self, term: s.Apply) -> bool:
+        results = self.rules.ops[term.op].results
+        return len(results) > 1 or results[0].variadic
 
     def _record(self, applied: Application, term: s.Apply) -> None:
         conditions = [(c, f"{why} ({span})") for c, span, why in applied.conditions]
@@ -340,7 +365,7 @@ class Elaboration:
         """The result's entry at generic indices, from the operator's `def`."""
         definition = next((d for d in applied.op.defs if d.result == result.name), None)
         if definition is None:
-            raise Mismatch(f"{applied.op.name} has no definition", applied.op.span)
+            raise Unsupported(f"{applied.op.name} has no definition", applied.op.span)
         params = tuple(self.target.bounded(self.target.algebra.index(), d) for d in shape)
         values: dict[str, Value] = {}
         at = 0
@@ -398,7 +423,7 @@ class Elaboration:
         for arg in term.attrs:
             attr = declared.get(arg.name)
             if attr is None:
-                raise Mismatch(f"{op.name} has no attribute {arg.name}", arg.span)
+                raise Unsupported(f"{op.name} has no attribute {arg.name}", arg.span)
             if self.matching and isinstance(arg.value, s.Name) and arg.value.id not in self.env.values:
                 value = self._fresh_attribute(attr, arg.value.id, operands)
                 self.env.values[arg.value.id] = value
@@ -412,11 +437,11 @@ class Elaboration:
             taken = self.rests[term.rest]
             for attr in left:
                 if attr.name not in taken:
-                    raise Mismatch(f"..{term.rest} does not have {attr.name}", term.span)
+                    raise Unsupported(f"..{term.rest} does not have {attr.name}", term.span)
                 out[attr.name] = taken[attr.name]
             return out
         if not self.matching:
-            raise Mismatch(f"..{term.rest} is not bound", term.span)
+            raise Unsupported(f"..{term.rest} is not bound", term.span)
         taken = {a.name: self._fresh_attribute(a, f"{term.rest}.{a.name}", operands) for a in left}
         self.rests[term.rest] = taken
         return {**out, **taken}
@@ -466,10 +491,12 @@ class Elaboration:
         """The dtype token of the results: that which the operands share; operands without one take their neighbours'."""
         shared: list[str] = []
         declared = list(op.operands)
+        variadic = next((k for k, o in enumerate(declared) if o.variadic), len(declared))
         for k, tensor in enumerate(operands):
             if tensor is None or not tensor.dtype:
                 continue
-            operand = declared[min(k, len(declared) - 1)]
+            operand = declared[k if k < variadic else variadic]
+            self._check_class(op, operand, tensor, term)
             if operand.type.dtype in ("int", "bool"):
                 continue
             shared.append(self._root(tensor.dtype))
@@ -485,6 +512,20 @@ class Elaboration:
             return attributes["to"]
         result = op.results[0].type.dtype
         return "bool" if result == "bool" else self._root(shared[0]) if shared else ""
+
+    def _check_class(self, op: s.OpDecl, operand: s.Operand, tensor: Tensor, term: s.Apply) -> None:
+        """Arithmetic is over the reals here: it must not be done on integers, nor on tensors of any dtype."""
+        wanted = operand.type.dtype or "float"
+        have = self._class(tensor.dtype)
+        if wanted == "any" or have == wanted or (wanted == "float" and have == "half"):
+            return
+        raise Unsupported(f"{op.name} takes {wanted} entries for {operand.name}, not {have}", term.span)
+
+    def _class(self, token: str) -> str:
+        token = self._root(token)
+        if token in DTYPES:
+            return "float" if token in DTYPES[:2] else "half" if token in DTYPES[2:4] else "bool" if token == "bool" else "int"
+        return self.classes.get(token, "any")
 
     def _root(self, token: str) -> str:
         while token in self.aliases:

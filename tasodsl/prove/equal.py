@@ -18,7 +18,7 @@ import z3
 
 from tasodsl.prove.reals import Algebra, Binder, Kind, Product, Sum, Z, conj
 from tasodsl.prove.reals import replace as put
-from tasodsl.prove.solver import Solver, applications
+from tasodsl.prove.solver import INVERSE, Solver, applications
 
 MAX_SHIFTS = 4
 """How many bound indices may be shifted at once when two products are paired."""
@@ -49,7 +49,7 @@ class Equality:
 
     def equal(self, hypotheses: Sequence[Z], left: Sum, right: Sum, kind: Kind = "sum") -> bool:
         """Whether the two sums (or, for `kind` max and min, the two extremes over single products) are proved equal."""
-        if left == right:
+        if left is right:
             return True
         a = [n for p in left.products if (n := self.normal(hypotheses, p, kind)) is not None]
         b = [n for p in right.products if (n := self.normal(hypotheses, p, kind)) is not None]
@@ -71,6 +71,7 @@ class Equality:
 
     def same_value(self, hypotheses: Sequence[Z], x: Z, y: Z) -> bool:
         """Whether two plain terms are equal: as polynomials, then with equal entries named alike, then by Z3."""
+        x, y = _settled(x), _settled(y)
         if x.eq(y) or _zero(x - y):
             return True
         if not _has_symbol(x) and not _has_symbol(y) and self.solver.proves(hypotheses, x == y, FIRST_TRY):
@@ -196,7 +197,7 @@ class Equality:
         if kind != "sum":
             return p
         p = self._constant_body(p)
-        p = self._free_binders(p)
+        p = self._free_binders(hypotheses, p)
         if _zero(p.body):
             return None
         return p
@@ -256,16 +257,23 @@ class Equality:
         count = self.algebra.symbol("sum", Sum((Product(p.binders, p.guards, z3.RealVal(1)),)))
         return Product((), (), p.body * count)
 
-    def _free_binders(self, p: Product) -> Product:
-        """A bound index that nothing mentions multiplies the body by its range."""
+    def _free_binders(self, hypotheses: Sequence[Z], p: Product) -> Product:
+        """A bound index that nothing mentions multiplies the body by its range, where that is not negative."""
         binders = list(p.binders)
         body = p.body
         for b in reversed(p.binders):
             used = [body, *p.guards, *(o.bound for o in binders)]
-            if not any(_mentions(u, b.variable) for u in used):
+            if not any(_mentions(u, b.variable) for u in used) and self._not_negative(hypotheses, binders, b):
                 binders.remove(b)
                 body = body * z3.ToReal(b.bound)
         return Product(tuple(binders), p.guards, body)
+
+    def _not_negative(self, hypotheses: Sequence[Z], binders: Sequence[Binder], b: Binder) -> bool:
+        if z3.is_int_value(b.bound):
+            return b.bound.as_long() >= 0
+        if any(h.eq(b.bound >= 0) for h in self.sizes) or self.solver.proves(self.sizes, b.bound >= 0, FIRST_TRY):
+            return True
+        return self.solver.proves([*hypotheses, *(o.range() for o in binders if o is not b)], b.bound >= 0, FIRST_TRY)
 
     # --- pairing ---
 
@@ -324,6 +332,14 @@ class Equality:
             if not _zero(b.bound - bound) and not self.solver.proves(known, b.bound == bound):
                 return False
         return True
+
+
+def _settled(e: Z) -> Z:
+    """1/(1/v) taken for v: domains are looked at elsewhere, on the terms as they came."""
+    for app in applications([e]):
+        if app.decl().eq(INVERSE) and z3.is_app(app.arg(0)) and app.arg(0).decl().eq(INVERSE):
+            return _settled(put(e, [(app, app.arg(0).arg(0))]))
+    return e
 
 
 def _has_symbol(e: Z) -> bool:

@@ -67,7 +67,7 @@ def computed(tensor: Tensor, case: Case) -> list[Z]:
     """What may be assumed because the match side computes this entry: it divides by no zero, takes no root of a negative."""
     own = {p.get_id() for p in tensor.params}
     out: list[Z] = [
-        d.condition
+        z3.Implies(conj(d.path), d.condition) if d.path else d.condition
         for d in case.match_demands
         if d.kind == "divisor" and {v for term in (*d.path, d.condition) for v in variables(term)} <= own
     ]

@@ -30,7 +30,7 @@ from tasodsl.prove.reals import (
     real,
     substitute,
 )
-from tasodsl.scalar import Environment, Mismatch, Target, Value, evaluate
+from tasodsl.scalar import Environment, Mismatch, Target, Unsupported, Value, evaluate
 from tasodsl.source import Span
 
 
@@ -124,7 +124,7 @@ class ProofTarget(Target):
         if _is_int(a) and _is_int(b) and op not in ("/", "**"):
             return self._integers(op, a, b, span)
         if op in ("//", "%"):
-            raise Mismatch(f"{op} is for integers", span)
+            raise Unsupported(f"{op} is for integers", span)
         if op == "**":
             return self.function("pow", (a, b), span)
         if isinstance(a, int | Fraction) and isinstance(b, int | Fraction) and (op != "/" or b != 0):
@@ -264,7 +264,7 @@ class ProofTarget(Target):
             case "resized":
                 return facts.RESIZED(_z(args[0]), self.algebra.value(as_sum(args[1])))
             case _:
-                raise Mismatch(f"the function {name} is not known", span)
+                raise Unsupported(f"the function {name} is not known", span)
 
     def _extreme(self, name: str, args: Sequence[Value]) -> Value:
         out = args[0]
@@ -280,7 +280,7 @@ class ProofTarget(Target):
     def _cast(self, args: Sequence[Value], span: Span) -> Value:
         value, to = args
         if not isinstance(to, str):
-            raise Mismatch("cast takes a dtype", span)
+            raise Unsupported("cast takes a dtype", span)
         if isinstance(value, bool) or _is_bool(value):
             value = z3.If(_z(value), z3.RealVal(1), z3.RealVal(0))
         return as_sum(z3.Function(f"cast/{to}", REAL, REAL)(self.algebra.value(as_sum(value))))
@@ -365,7 +365,7 @@ class ProofTarget(Target):
         if e.kind in ("max", "min"):
             self.need(self._nonempty(binders, where), e.span, f"the {e.kind} is over at least one entry", "divisor")
             return as_sum(self.algebra.reduce_extreme(e.kind, binders, where, as_sum(body)))
-        raise Mismatch(f"{e.kind} has no meaning here", e.span)
+        raise Unsupported(f"{e.kind} has no meaning here", e.span)
 
     def _nonempty(self, binders: Sequence[Binder], where: Z | None) -> Z:
         if where is None:
@@ -402,8 +402,6 @@ def inverse(value: Z) -> Z:
         for factor in value.children():
             out = out * inverse(factor)
         return out
-    if z3.is_app(value) and value.decl().eq(facts.INVERSE):
-        return value.arg(0)
     return facts.INVERSE(value)
 
 
