@@ -137,11 +137,13 @@ def check_value(operand: s.Operand, scope: Scope, out: Findings) -> Scope:
     if isinstance(value, s.Name) and value.id not in scope.values:
         return scope.with_values({value.id: INT if operand.type.dtype == "int" else REAL})
     number = value.operand if isinstance(value, s.Unary) and value.op == "-" else value
-    if not isinstance(number, s.Int | s.Real | s.Bool | s.Name):
-        help = "write a number, or a new name for it and a `where`"
-        out.error("E0232", "the value of a constant is one number", value.span, "not a number", help)
-    elif isinstance(number, s.Name):
-        kind = scope.values[number.id]
+    if not isinstance(number, s.Name):
+        named = any(isinstance(e, s.Name) for e in walk(value))
+        if named or not (check_expr(value, scope, out).number or isinstance(value, s.Bool)):
+            help = "write a number, or a new name for it and a `where`"
+            out.error("E0232", "the value of a constant is one number", value.span, "not a number", help)
+    else:
+        kind = check_expr(number, scope, out)
         if not kind.number:
             out.error("E0232", f"the value of a constant is one number, `{number.id}` is {kind}", value.span, str(kind))
     return scope
