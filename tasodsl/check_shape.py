@@ -109,7 +109,10 @@ def _packs(type_: s.TensorType, scope: Scope, facts: Sequence[s.Expr], out: Find
     ]
     for pack in unknown[:-1]:
         if pack.id not in stated_ranks(facts):
-            help = f"add the condition `rank({pack.id}) == …` on its own"
+            inside = stated_ranks(t for fact in facts for t in walk(fact) if isinstance(t, s.Compare))
+            help = f"add the condition `rank({pack.id}) == …`"
+            if pack.id in inside:
+                help = f"make `rank({pack.id}) == …` a condition of its own, outside the `and`"
             out.error("E0222", f"nothing says where `..{pack.id}` ends", pack.span, "two packs in one shape", help)
 
 

@@ -362,7 +362,7 @@ class Declaration(Tree):
     doc: tuple[str, ...] = field(default=(), kw_only=True)
     """The `///` lines, without the slashes and one leading blank."""
     comments: tuple[tuple[int, Trivia], ...] = field(default=(), kw_only=True)
-    """Comments by clause number: -1 is the declaration's head."""
+    """Comments by clause number, counted as printed (`tasodsl.parts`): -1 is the declaration's head."""
 
 
 @dataclass(frozen=True, slots=True)
