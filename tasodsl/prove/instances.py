@@ -132,7 +132,7 @@ class _Shapes:
         try:
             applied = apply_op(op, self.rules.fns, operands, attributes, Target())
         except Mismatch as mismatch:
-            raise Mismatch(f"{op.name}: {mismatch}", term.span) from None
+            raise Mismatch(f"{op.name} {_complaint(mismatch)}", term.span) from None
         dtype = result_dtype(op, operands, attributes, term)
         shapes: list[tuple[int, ...]] = []
         for result, shape in zip(op.results, applied.results, strict=True):
@@ -141,6 +141,16 @@ class _Shapes:
             if any(d < 0 for d in shape):
                 raise Mismatch(f"{op.name} would have a result of negative size", term.span)
         return [Shaped(shape, dtype) for shape in shapes]
+
+
+def _complaint(mismatch: Mismatch) -> str:
+    """What an operator has against its operands."""
+    text = " ".join(mismatch.span.text.split())
+    if text.startswith("require "):
+        return f"requires {text.removeprefix('require ')}"
+    return (
+        f"does not take these operands: not so: {mismatch}" if "same size" in str(mismatch) else f"cannot: {mismatch}"
+    )
 
 
 def result_dtype(op: s.OpDecl, operands: Sequence[Shaped | None], attributes: Attributes, term: s.Apply) -> str:
@@ -341,6 +351,10 @@ def draw(instance: Instance, rng: np.random.Generator, kind: str) -> Arrays:
 
 
 def _draw_one(v: s.Operand, tensor: Shaped, instance: Instance, rng: np.random.Generator, kind: str) -> Array:
+    return np.asarray(_entries(v, tensor, instance, rng, kind))
+
+
+def _entries(v: s.Operand, tensor: Shaped, instance: Instance, rng: np.random.Generator, kind: str) -> Any:
     if v.value is not None:
         number = evaluate(v.value, instance.environment({}), TARGET)
         return np.full(tensor.shape, float(number), np.float64)

@@ -46,10 +46,16 @@ Array = NDArray[Any]
 TOLERANCE = 1e-6
 """Of the scale of the values: what float64 cannot lose in a sum of a few products."""
 RUNTIME_TOLERANCE = 1e-3
+AXIOM_SIDES = "left and right"
+"""The name that a pattern made of an axiom gives to both sides."""
 LARGEST = 600
 """Instances with more entries than this show no more than smaller ones."""
 
 
+UNCONFIRMED = 3
+"""Counterexamples after the first that are tried when onnxruntime does not confirm it."""
+REPEATS = 12
+"""Draws of entries for an instance that is to be a smaller counterexample."""
 LEVELS = 3
 """Sizes, ranks and numbers of operands grow in so many steps."""
 
@@ -88,19 +94,31 @@ def refute(
     seed: int = 0,
 ) -> Counterexample | None:
     """A counterexample, as small as was found. `hints` are choices to try when random ones seldom fit."""
-    found = search(pattern, rules, effort, hints, seed)
-    return None if found is None else shown(_simpler_entries(_smaller(found)))
+    fallback: Counterexample | None = None
+    for k, found in enumerate(differences(pattern, rules, effort, hints, seed)):
+        example = shown(_simpler_entries(_smaller(found)))
+        if example.confirmed:
+            return example
+        fallback = fallback or example
+        if k == UNCONFIRMED:
+            break
+    return fallback
 
 
-def search(
-    pattern: Pattern, rules: RuleSet, effort: Effort, hints: Iterable[Mapping[str, Value]] = (), seed: int = 0
-) -> Difference | None:
-    """The first difference met: small instances are tried first."""
+def differences(
+    pattern: Pattern, rules: RuleSet, effort: Effort, hints: Iterable[Mapping[str, Value]], seed: int
+) -> Iterator[Difference]:
+    """Instances on which the sides differ: small ones first, those with empty tensors last."""
+    empty: list[Difference] = []
     for instance in instances(pattern, rules, effort, hints, seed):
         found = difference(instance)
-        if found is not None:
-            return found
-    return None
+        if found is None:
+            continue
+        if _empties(instance):
+            empty.append(found)
+        else:
+            yield found
+    yield from empty
 
 
 def instances(
@@ -141,14 +159,16 @@ def instances(
             return
 
 
-def difference(instance: Instance) -> Difference | None:
-    """What is wrong with this instance: seen in two draws of entries, so that it is no accident."""
+def difference(instance: Instance, draws: int = 2) -> Difference | None:
+    """What is wrong with this instance: seen in two draws of entries, so that it is no accident of rounding."""
     for kind in KINDS:
-        first = _drawn(instance, kind, 0)
-        if first is None:
-            continue
-        if instance.problem is not None or any(_drawn(instance, kind, k) is not None for k in range(1, 4)):
-            return first
+        for k in range(draws):
+            first = _drawn(instance, kind, k)
+            if first is None:
+                continue
+            if instance.problem is not None or any(_drawn(instance, kind, k + j) for j in range(1, REPEATS)):
+                return first
+            break
     return None
 
 
@@ -176,7 +196,8 @@ def evaluated(instance: Instance, entries: Arrays) -> Difference | None:
     for bind in instance.pattern.rewrite:
         for name in bind.names:
             if name in left and name in right and differs(left[name], right[name]):
-                return Difference(instance, f"{name} differs", bind.span, entries, left, right)
+                reason = "the two sides differ" if name == AXIOM_SIDES else f"{name} differs"
+                return Difference(instance, reason, bind.span, entries, left, right)
     return None
 
 
@@ -228,9 +249,14 @@ def _again(found: Difference, choices: Mapping[str, Value]) -> Difference | None
         instance = build(old.pattern, old.rules, Choices(choices))
     except Mismatch:
         return None
-    if (instance.problem is None) != (old.problem is None):
+    if (instance.problem is None) != (old.problem is None) or _empties(instance) > _empties(old):
         return None
-    return difference(instance)
+    return difference(instance, REPEATS)
+
+
+def _empties(instance: Instance) -> int:
+    """How many sizes are 0: such instances are hard to read, and runtimes often refuse them."""
+    return sum(d == 0 for t in instance.operands().values() for d in t.shape)
 
 
 def _simpler(value: Value) -> list[Value]:
@@ -245,10 +271,9 @@ def _simpler(value: Value) -> list[Value]:
 
 
 def _weight(instance: Instance) -> tuple[float, float]:
-    """What is to be made small: the entries (a size of 0 is no simpler than one of 2), then the numbers chosen."""
-    empty = sum(d == 0 for t in instance.operands().values() for d in t.shape)
+    """What is to be made small: the entries, then the numbers chosen."""
     numbers = sum(abs(float(v)) + (v < 0) for v in instance.choices.values() if isinstance(v, int | Fraction))
-    return instance.elements + 4 * empty, numbers
+    return instance.elements + _empties(instance), numbers
 
 
 def _simpler_entries(found: Difference) -> Difference:
@@ -293,12 +318,16 @@ def shown(found: Difference) -> Counterexample:
         found.span,
         _settings(found.instance),
         tuple(members(found.entries)),
-        tuple(members(found.left)),
-        tuple(members(found.right)),
+        _results(found.left),
+        _results(found.right),
         runtime,
         confirmed,
         fault,
     )
+
+
+def _results(arrays: Arrays) -> tuple[tuple[str, Array], ...]:
+    return tuple(("result" if name == AXIOM_SIDES else name, array) for name, array in members(arrays))
 
 
 def _settings(instance: Instance) -> tuple[tuple[str, str], ...]:

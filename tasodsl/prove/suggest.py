@@ -20,17 +20,19 @@ from tasodsl.scalar import Value
 LARGEST = 6
 """Of sizes and integer attributes."""
 PER_CASE = 3
+IN_FAILED_CASE = 40
 SECONDS = 0.3
 """For one question."""
 
 
-def suggestions(pattern: Pattern, rules: RuleSet, scope: Scope, failed: str = "") -> Iterator[Mapping[str, Value]]:
+def suggestions(
+    pattern: Pattern, rules: RuleSet, scope: Scope, failed: str | None = None
+) -> Iterator[Mapping[str, Value]]:
     """Choices that satisfy the hypotheses, for the structures within the scope; most for the one that a proof failed
     in, which `failed` describes."""
     rng = Random(pattern.name)
     for case in cases(pattern, rules, scope):
-        hit = failed != "" and case.describe() == failed
-        yield from _models(case, rng, 4 * PER_CASE if hit else PER_CASE)
+        yield from _models(case, rng, IN_FAILED_CASE if case.describe() == failed else PER_CASE)
 
 
 def _models(case: Case, rng: Random, count: int) -> Iterator[Mapping[str, Value]]:

@@ -130,7 +130,7 @@ def _judge_direction(pattern: Pattern, declaration: Declaration, rules: RuleSet,
     span = failure.span if failure is not None else pattern.span
     if result.status == "vacuous":
         return replace(blank, status="vacuous", engine=DEFINITIONS, why="its conditions can never hold", span=span)
-    hints = suggestions(pattern, rules, TESTED, failure.case if failure is not None else "")
+    hints = suggestions(pattern, rules, TESTED, None if failure is None else failure.case)
     found = refute(pattern, rules, LONG, hints)
     return _refuted(blank, found) if found else replace(blank, why=why, span=span)
 
