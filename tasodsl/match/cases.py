@@ -2,7 +2,8 @@
 
 A pattern leaves choices open: the order of a commutative operator's operands, whether an optional operand is there, how
 many operands `..[term for x in xs]` stands for. A case decides them all, so that what is left is a list of yes-or-no
-questions about fixed positions.
+questions about fixed positions. Only where a pattern has many commutative operators are their orders left to a loop in
+the matcher: the number of cases doubles with each.
 """
 
 from __future__ import annotations
@@ -28,6 +29,24 @@ class Case:
     groups: tuple[tuple[str, tuple[str, ...]], ...]
 
 
+MOST_EXPANDED = 2
+"""The most commutative operators whose orders are cases of their own."""
+
+
+def expands_orders(pattern: Pattern) -> bool:
+    """Whether the orders of commutative operators are cases; else a matcher tries both where it meets them."""
+    count = 0
+    for bind in pattern.match:
+        mapped = [t for m in subterms(bind.term) if isinstance(m, s.VariadicMap) for t in subterms(m.term)]
+        count += sum(_commutes(pattern, t) for t in subterms(bind.term))
+        count += (pattern.scope.max_arity - 1) * sum(_commutes(pattern, t) for t in mapped)
+    return count <= MOST_EXPANDED
+
+
+def _commutes(pattern: Pattern, term: s.Term) -> bool:
+    return isinstance(term, s.Apply) and pattern.declaration(term.op).commutative
+
+
 def cases_of(pattern: Pattern) -> list[Case]:
     """All cases, the ones as written first."""
     optional = sorted(_optional_variables(pattern))
@@ -37,7 +56,7 @@ def cases_of(pattern: Pattern) -> list[Case]:
         absent = frozenset(name for name, there in zip(optional, presence, strict=True) if not there)
         for counts in itertools.product(range(1, pattern.scope.max_arity + 1), repeat=len(counted)):
             groups = tuple((v, tuple(f"{v}#{k}" for k in range(n))) for v, n in zip(counted, counts, strict=True))
-            expansion = _Expansion(pattern, absent, dict(groups))
+            expansion = _Expansion(pattern, absent, dict(groups), expands_orders(pattern))
             for terms in itertools.product(*(expansion.apply(_application(b)) for b in pattern.match)):
                 found[Case(terms, absent, groups)] = None
     return list(found)
@@ -72,6 +91,7 @@ class _Expansion:
     pattern: Pattern
     absent: frozenset[str]
     groups: Mapping[str, tuple[str, ...]]
+    orders: bool
 
     def apply(self, term: s.Apply) -> list[s.Apply]:
         op = self.pattern.declaration(term.op)
@@ -82,7 +102,7 @@ class _Expansion:
             if not any(o.variadic for o in op.operands):
                 args = (*args, *(s.Absent() for _ in range(len(op.operands) - len(args))))
             found.append(replace(term, args=args))
-            if op.commutative and len(args) == 2 and args[0] != args[1]:
+            if self.orders and op.commutative and len(args) == 2 and args[0] != args[1]:
                 found.append(replace(term, args=args[::-1]))
         return found
 

@@ -13,7 +13,7 @@ from tasodsl import syntax as s
 from tasodsl.layout import layout
 from tasodsl.match.cases import cases_of
 from tasodsl.match.pattern import Pattern
-from tasodsl.match.predicates import Position, Predicate, Program, flatten
+from tasodsl.match.predicates import EITHER, Position, Predicate, Program, flatten
 from tasodsl.print_expr import expr, tensor_type
 
 _WIDTH = 10_000
@@ -46,6 +46,8 @@ class _Places:
         """A variable's name, or the operand by its operator and number."""
         if at in self.variables:
             return self.variables[at]
+        if at[-1] >= EITHER:
+            return f"an operand of {self.operators[at[:-1]]}"
         return f"operand {at[-1]} of {self.operators[at[:-1]]}"
 
     def told(self, predicate: Predicate) -> Iterator[str]:

@@ -20,7 +20,7 @@ from tasodsl.match.api import Match
 from tasodsl.match.ending import EndingWriter, Signature, signature_of
 from tasodsl.match.expressions import Constants, ExpressionWriter
 from tasodsl.match.pattern import Pattern
-from tasodsl.match.predicates import AttributeAt, Position, Program, Question
+from tasodsl.match.predicates import EITHER, AttributeAt, Position, Program, Question
 from tasodsl.match.questions import CLASSES, NAMED, ConstantFacts, above, crosses, private
 from tasodsl.match.target import single
 from tasodsl.match.tree import Branch, Leaf, Step
@@ -31,6 +31,8 @@ RootMatcher = Callable[[Node, Graph, ConstantFacts, list[Match]], None]
 _INDENT = "    "
 _DEEPEST = 40
 """Levels of nesting after which a tree goes on in a function of its own: Python allows a hundred."""
+_MOST_LOOPS = 12
+"""Loops in each other after which it does: Python allows twenty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +125,10 @@ _VIEWS = (
 class _Tree:
     """Writes steps. `known` holds the locals that are assigned where the next line stands."""
 
-    def __init__(self, module: _Module, known: frozenset[str]) -> None:
+    def __init__(self, module: _Module, known: frozenset[str], loops: int = 0) -> None:
         self.module = module
         self.known = set(known)
+        self.loops = loops
 
     def steps(self, steps: Sequence[Step], depth: int) -> list[str]:
         lines: list[str] = []
@@ -135,16 +138,18 @@ class _Tree:
 
     def inside(self, steps: Sequence[Step], depth: int) -> list[str]:
         """Steps in a block of their own: what is assigned there is not known after it."""
-        if depth > _DEEPEST:
+        if depth > _DEEPEST or self.loops > _MOST_LOOPS:
             return [_INDENT * depth + self.module.part(steps, frozenset(self.known))]
-        return _Tree(self.module, frozenset(self.known)).steps(steps, depth)
+        return _Tree(self.module, frozenset(self.known), self.loops).steps(steps, depth)
 
     def branch(self, branch: Branch, depth: int) -> list[str]:
         question, arms = branch.question, branch.arms
         pad = _INDENT * depth
         lines: list[str] = []
         if question.kind == "readers":
-            return self.loop(question, arms[0][1], depth)
+            return self.readers(question, arms[0][1], depth)
+        if question.kind == "orders":
+            return self.orders(question, arms[0][1], depth)
         guard, subject = self.ask(question, lines, pad)
         if subject is None:
             lines.append(f"{pad}if {guard}:")
@@ -161,7 +166,15 @@ class _Tree:
             lines += self.inside(steps, depth + 1)
         return lines
 
-    def loop(self, question: Question, steps: Sequence[Step], depth: int) -> list[str]:
+    def orders(self, question: Question, steps: Sequence[Step], depth: int) -> list[str]:
+        """Both orders of a commutative operator's operands."""
+        operands = [_value((*question.at, EITHER + k)) for k in range(2)]
+        inputs = f"{_node(question.at)}.inputs"
+        head = f"{_INDENT * depth}for {', '.join(operands)} in ({inputs}, {inputs}[::-1]):"
+        inner = _Tree(self.module, frozenset({*self.known, *operands}), self.loops + 1)
+        return [head, *inner.inside(steps, depth + 1)]
+
+    def readers(self, question: Question, steps: Sequence[Step], depth: int) -> list[str]:
         root, reads = question.more
         pad, lines = _INDENT * depth, list[str]()
         listed = "sorted(nodes)"
@@ -170,8 +183,8 @@ class _Tree:
             listed = f"above(graph, {value}, {reads})" if reads > 1 else f"readers.get({value}, ())"
         lines.append(f"{pad}for reader in {listed}:")
         lines.append(f"{pad}{_INDENT}{_node(root)} = nodes[reader]")
-        inner = _Tree(self.module, frozenset({*self.known, _node(root)}))
-        return lines + inner.steps(steps, depth + 1)
+        inner = _Tree(self.module, frozenset({*self.known, _node(root)}), self.loops + 1)
+        return lines + inner.inside(steps, depth + 1)
 
     def ask(self, q: Question, lines: list[str], pad: str) -> tuple[str, str | None]:
         """A condition under which the question has a subject, and the subject that is compared with the answers; for
@@ -286,7 +299,7 @@ class _Tree:
 
 
 def _local(letter: str, at: Position) -> str:
-    return "_".join([letter, *(str(k) if k >= 0 else f"m{-k}" for k in at)])
+    return "_".join([letter, *(f"m{-k}" if k < 0 else f"e{k - EITHER}" if k >= EITHER else str(k) for k in at)])
 
 
 def _node(at: Position) -> str:

@@ -1,8 +1,9 @@
 """A case as a list of predicates: questions about positions of the graph, each with the answer that the case needs.
 
 A *position* is the number of a root, then operand numbers downwards: `(0, 1, 0)` is the first operand of the second
-operand of root 0 (from the end where negative: what follows a variadic). Questions are compared between rules, so that
-one tree can ask them once for all. What remains once all names are bound (sizes, `where`, cycles) is in `ending`.
+operand of root 0 (from the end where negative: what follows a variadic; from `EITHER` on where both orders of the
+operands are tried). Questions are compared between rules, so that one tree can ask them once for all. What remains once
+all names are bound (sizes, `where`, cycles) is in `ending`.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from typing import Any, Literal, cast
 from tasodsl import syntax as s
 from tasodsl.elaborate import names
 from tasodsl.graph.graph import AttributeValue
-from tasodsl.match.cases import Case
+from tasodsl.match.cases import Case, expands_orders
 from tasodsl.match.pattern import Pattern, depth_of, has_free_length, may_add_rank
 from tasodsl.match.target import TARGET, single
 from tasodsl.scalar import Environment, Mismatch, evaluate
 
 Position = tuple[int, ...]
+EITHER = 1000
+"""The number of the operand that comes first in the order that is being tried."""
 Kind = Literal[
     "operator",
     "maker",
@@ -35,6 +38,7 @@ Kind = Literal[
     "same attribute",
     "same rest",
     "distinct",
+    "orders",
     "same",
     "result",
     "constant",
@@ -131,6 +135,7 @@ class _Flattening:
         self.present: dict[Position, frozenset[Question]] = {}
         self.binds: dict[int, Position] = {}
         self.members = {m: v for v, group in case.groups for m in group}
+        self.expanded = expands_orders(pattern)
         self.count = sum(1 for t in case.terms for _ in _applications(t))
 
     def program(self) -> Program:
@@ -199,6 +204,10 @@ class _Flattening:
                 self.ask("unused", at, True, first, k)
         variadic = any(o.variadic for o in op.operands)
         lists = [k for k, a in enumerate(term.args) if isinstance(a, s.Variadic)]
+        first_operand = 0
+        if op.commutative and not self.expanded and term.args[0] != term.args[1]:
+            opened.add(self.ask("orders", at, True, first))
+            first_operand = EITHER
         if variadic and lists:
             least, most = len(term.args), len(term.args) - 1 + self.pattern.scope.max_arity
             opened.add(self.ask("operands between", at, True, first, least, most))
@@ -212,7 +221,7 @@ class _Flattening:
             if isinstance(arg, s.Variadic):
                 self._list(arg.name, at, k, len(term.args) - k - 1)
             else:
-                position = (*at, k - len(term.args) if lists and k > lists[0] else k)
+                position = (*at, k - len(term.args) if lists and k > lists[0] else k + first_operand)
                 optional = not variadic and op.operands[k].optional
                 self._operand(arg, position, optional)
 
@@ -347,7 +356,7 @@ class _Flattening:
         """Inner values have no more readers than the match has nodes beside their own; the ending looks at which."""
         for at, k in self.bound.inner:
             if len(at) > 1 and k == 0:
-                self.ask("private", at, True, self.opened[at] | self.at_value(at), self.count - 1)
+                self.ask("private", at, True, self.at_value(at), self.count - 1)
 
 
 def _applications(term: s.Term) -> list[s.Apply]:

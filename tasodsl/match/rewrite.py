@@ -253,6 +253,9 @@ class _Rewriting:
             known = [(tuple(d for d in sh if isinstance(d, int)), dt) for sh, dt in results]
             known_operands = [o for o in operands if not isinstance(o, Tensor)]
             return [*of_operator(op, self.pattern.rules, known_operands, attributes, known)]
+        kernels = [o.dtype for o, c in zip(operands, classes, strict=True) if o and c in shared]
+        if not self.supported(op.name, next(iter(kernels), next((o.dtype for o in operands if o), ""))):
+            raise Refused
         return [*self._node(op.name, operands, attributes, results, wanted)]
 
     def _attributes(self, term: s.Apply, op: s.OpDecl, rank: int) -> tuple[tuple[str, AttributeValue], ...]:
@@ -280,8 +283,6 @@ class _Rewriting:
         wanted: Sequence[str],
     ) -> list[Tensor]:
         inputs = tuple("" if o is None else self._name(o) for o in operands)
-        if not self.supported(op, next((o.dtype for o in operands if o is not None), "")):
-            raise Refused
         keys = [f"#{o.key}" if isinstance(o, Fold) else name for o, name in zip(operands, inputs, strict=True)]
         definition = f"{op}{attributes!r}{keys!r}"
         outputs = list(wanted)

@@ -455,6 +455,16 @@ def test_missing_kernel_refuses():
     assert not rules.fired
 
 
+def test_kernel_is_asked_for_the_dtype_that_operands_share():
+    rule = "rule r for c: bool[..S], x: [..T] match y = Where(c, x, x) rewrite y = Identity(Where(c, x, x))"
+    net = Net()
+    graph = net.graph(net.op("Where", net.input("c", 2, dtype="bool"), net.input("x", 2), "x"))
+    asked: list[tuple[str, str]] = []
+    rules = compiled(rule, supported=lambda op, dtype: asked.append((op, dtype)) or True)
+    rules.apply(graph, rules.matches(graph)[0])
+    assert asked[0] == ("Where", "float32")
+
+
 def test_result_of_another_rank_or_dtype_is_refused():
     net = Net()
     y = net.op("Relu", net.input("x", 2, 3))

@@ -92,7 +92,7 @@ def outcome(compute: Any) -> Any:
         return "no value"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(expressions())
 def test_expressions_mean_the_same_as_python(e: s.Expr):
     constants = Constants()
@@ -174,6 +174,17 @@ def test_names_of_a_text_are_never_names_of_the_code():
 def test_condition_that_never_holds_compiles_to_a_return():
     rules = compiled("rule r for x: [..S] match y = Relu(x) where T == S rewrite y = x")
     assert "return  # never: " in rules.generated.source
+
+
+def test_many_commutative_operators_do_not_multiply_the_code():
+    term, value, net = "x", "", Net()
+    value = net.input("x", 2)
+    for k in range(16):
+        term = f"Add({term}, {k}.5)"
+        value = net.op("Add", *((value, net.const(k + 0.5)) if k % 2 else (net.const(k + 0.5), value)))
+    rules = compiled(f"rule r for x: [..S] match y = {term} rewrite y = Relu(x)")
+    assert len(rules.generated.source.splitlines()) < 400
+    assert len(rules.matches(net.graph(value))) == 1
 
 
 def test_deep_patterns_stay_within_pythons_nesting():
