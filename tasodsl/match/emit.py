@@ -291,7 +291,7 @@ class _Tree:
         args += [_rest(*bound.rests[n]) for n in signature.rests]
         for deferred in bound.deferred:
             args += [_attribute(deferred.attribute), self.value((*deferred.attribute.at, 0), lines, pad)]
-        nodes = "".join(f"{_node(at)}.id, " for at in bound.nodes)
+        nodes = "".join(f"{_node(at)}, " for at in bound.nodes)
         inner = "".join(f"{_node(at)}.outputs[{k}], " for at, k in bound.inner)
         lines.append(f"{pad}{name}(graph, facts, found, ({nodes}), ({inner}), {', '.join(args)})")
         lines[-1] += f"  # {program.pattern.name}"

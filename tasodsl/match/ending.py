@@ -15,7 +15,7 @@ from typing import Any
 from tasodsl import syntax as s
 from tasodsl.elaborate import names, resolve_axis
 from tasodsl.graph.dims import Dim, Shape
-from tasodsl.graph.graph import AttributeValue, Graph, NodeId
+from tasodsl.graph.graph import AttributeValue, Graph, Node, NodeId
 from tasodsl.match.expressions import Constants, ExpressionWriter, binary
 from tasodsl.match.pattern import Pattern, pack_split
 from tasodsl.match.predicates import Program
@@ -275,8 +275,9 @@ class EndingWriter:
     # --- the rest of the graph ---
 
     def _surroundings(self) -> None:
+        self.emit("ids = ordered(nodes)")
         if not self.signature.settled:
-            self.unless("not all([private(graph, v, nodes) for v in inner])")
+            self.unless("not all([private(graph, v, ids) for v in inner])")
         for output, variables in self.pattern.crossings:
             found = [f"*{self.lists[v]}" if v in self.lists else self.tensors.get(v, "") for v in variables]
             listed = "".join(f"{f}, " for f in found if f)
@@ -288,14 +289,13 @@ class EndingWriter:
         entries.update({f"%{n}": '""' for n in self.signature.absent})
         entries.update({f"..{n}": local for n, local in self.rests.items()})
         binding = "".join(f"({name!r}, {local}), " for name, local in sorted(entries.items()))
-        self.emit(f"found.append(Match({self.pattern.name!r}, nodes[0], ordered(nodes), ({binding})))")
+        self.emit(f"found.append(Match({self.pattern.name!r}, ids[0], ids, ({binding})))")
 
 
-def ordered(nodes: tuple[NodeId, ...]) -> tuple[NodeId, ...]:
+def ordered(nodes: tuple[Node, ...]) -> tuple[NodeId, ...]:
     """The root, then the other nodes, each once."""
-    if len(nodes) <= 2:
-        return nodes if len({*nodes}) == len(nodes) else nodes[:1]
-    return (nodes[0], *sorted({*nodes} - {nodes[0]}))
+    root, *others = (node.id for node in nodes)
+    return (root, *sorted({*others} - {root}))
 
 
 def shapes(

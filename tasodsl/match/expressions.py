@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
+from typing import cast
 
 from tasodsl import syntax as s
 from tasodsl.match.target import TARGET
@@ -128,10 +129,17 @@ def binary(op: str, a: Value, b: Value) -> Value:
 
 
 def compared(ops: tuple[str, ...], *values: Value) -> Value:
+    if ops == ("==",) and _plain(values[0]) and _plain(values[1]):
+        return values[0] == values[1]  # the usual case, said at once
     links = [
         compare(op, a, b, NOWHERE, TARGET) for op, a, b in zip(ops, values[:-1], values[1:], strict=True)
     ]
     return conjunction(links, TARGET)
+
+
+def _plain(value: Value) -> bool:
+    """Whether the value is an integer or a list of integers."""
+    return type(value) is int or (type(value) is tuple and all(type(v) is int for v in cast(tuple[Value, ...], value)))
 
 
 def contains(x: Value, listed: tuple[Value, ...]) -> Value:

@@ -167,7 +167,7 @@ def test_names_of_a_text_are_never_names_of_the_code():
       rewrite y = Mul(Mul(graph, nodes), facts)
     """)
     used = {n.id for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    allowed = {"nodes", "readers", "info", "constants", "asked", "reader"}
+    allowed = {"nodes", "ids", "readers", "info", "constants", "asked", "reader"}
     assert all(name in allowed or re.fullmatch(r"[a-z](_[a-z])*(_m?\d+)*", name) for name in used), used
 
 
