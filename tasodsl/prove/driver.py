@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tasodsl import syntax as s
-from tasodsl.prove.lock import remember, trusted_verdicts
+from tasodsl.prove.lock import label, remember, trusted_verdicts
 from tasodsl.prove.verdict import Verdict
 from tasodsl.ruleset import RuleSet
 
@@ -30,14 +30,14 @@ def verdicts_of(
     known = {} if cold else trusted_verdicts(rules, declarations)
     for verdict in known.values():
         done(verdict)
-    missing = [d for d in declarations if d.name not in known]
+    missing = [d for d in declarations if label(d) not in known]
     if missing:
         from tasodsl.prove.verify import verify
 
         fresh = verify(missing, rules, limit, jobs, done)
         remember(rules, zip(missing, fresh, strict=True))
-        known = {**known, **{v.name: v for v in fresh}}
-    return [known[d.name] for d in declarations]
+        known = {**known, **{label(d): v for d, v in zip(missing, fresh, strict=True)}}
+    return [known[label(d)] for d in declarations]
 
 
 def claims(rules: RuleSet) -> list[Declaration]:

@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tasodsl import syntax as s
-from tasodsl.elaborate import apply_op, names
+from tasodsl.elaborate import apply_op, names, resolve_axis
 from tasodsl.evaluate import evaluate_op, evaluate_tensor
 from tasodsl.match.target import TARGET
 from tasodsl.prove.cases import Pattern
@@ -53,6 +53,8 @@ class Choices:
     size: int = 3
     rank: int = 3
     arity: int = 3
+    usual: bool = False
+    """Attributes that have a default take it, and optional operands are present."""
     made: dict[str, Value] = field(default_factory=dict[str, Value])
 
     def pick(self, name: str, options: Sequence[Value]) -> Value:
@@ -65,6 +67,10 @@ class Choices:
             chosen = options[0] if self.rng is None else self.rng.choice(options)
         self.made[name] = chosen
         return chosen
+
+    def settles(self, name: str) -> bool:
+        """Whether the value of `name`, or one of its entries, is given."""
+        return name in self.given or f"length of {name}" in self.given or f"{name}[0]" in self.given
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +116,7 @@ def members(tensors: Mapping[str, Any]) -> list[tuple[str, Any]]:
     out: list[tuple[str, Any]] = []
     for name, tensor in tensors.items():
         if isinstance(tensor, tuple):
-            listed: tuple[Any, ...] = tensor
+            listed = cast(tuple[Any, ...], tensor)
             out.extend((f"{name}[{k}]", t) for k, t in enumerate(listed))
         elif tensor is not None:
             out.append((name, tensor))
@@ -169,18 +175,19 @@ def result_dtype(op: s.OpDecl, operands: Sequence[Shaped | None], attributes: At
 
 
 def build(pattern: Pattern, rules: RuleSet, choices: Choices, conditions: bool = True) -> Instance:
-    """An instance by `choices`; `Mismatch` when they do not make a valid match side (`conditions`: for which the
-    `where`s hold)."""
+    """An instance by `choices`; `Mismatch` when they do not make a valid match side for which the `where`s hold.
+    Without `conditions` only the match side is made, whether they hold or not."""
     env = Environment(rules.fns, {}, {})
     for v in pattern.variables:
         _declare(v, env, choices, rules, pattern)
     variables = dict(env.tensors)
     walk = Walk(rules, _Shapes(rules), env, {}, _attribute_binder(choices))
     left = walk.side(pattern.match)
-    if conditions:
-        for w in pattern.wheres:
-            if evaluate(w.condition, env, TARGET) is not True:
-                raise Mismatch("a condition does not hold", w.span)
+    if not conditions:
+        return Instance(pattern, rules, choices.made, env.values, walk.rests, variables, left, {}, None)
+    for w in pattern.wheres:
+        if evaluate(w.condition, env, TARGET) is not True:
+            raise Mismatch("a condition does not hold", w.span)
     walk.bind = None
     for let in pattern.lets:
         _declare_let(let, env)
@@ -213,7 +220,7 @@ def _different_types(
 
 
 def _declare(v: s.Operand, env: Environment, choices: Choices, rules: RuleSet, pattern: Pattern) -> None:
-    if v.optional and not choices.pick(f"{v.name} present", (True, True, False)):
+    if v.optional and not choices.pick(f"{v.name} present", (True,) if choices.usual else (True, True, False)):
         env.tensors[v.name] = None
     elif v.variadic:
         arity = choices.pick(f"operands of {v.name}", range(1, choices.arity + 1))
@@ -231,14 +238,14 @@ def _variable(
             listed: tuple[Value, ...] = env.values.get(part.name, ())
             assert position is not None
             if position == len(listed):
-                listed = (*listed, _size(f"{part.name}{position}", choices))
+                listed = (*listed, _size(f"{part.name}[{position}]", choices))
                 env.values[part.name] = listed
             shape.append(listed[position])
         elif isinstance(part, s.Splice):
             if isinstance(part.value, s.Name) and part.value.id not in env.values:
                 pack = part.value.id
                 rank = choices.pick(f"rank of {pack}", range(choices.rank + 1))
-                env.values[pack] = tuple(_size(f"{pack}{k}", choices) for k in range(rank))
+                env.values[pack] = tuple(_size(f"{pack}[{k}]", choices) for k in range(rank))
             shape.extend(evaluate(part.value, env, TARGET))
         else:
             for name in sorted(names(part)):
@@ -267,7 +274,7 @@ def speaks_of_dtypes(e: s.Tree) -> bool:
         if isinstance(node, s.Call) and node.function == "dtype":
             return True
         if isinstance(node, tuple):
-            parts: tuple[Any, ...] = node
+            parts = cast(tuple[Any, ...], node)
             stack.extend(parts)
         elif isinstance(node, s.Tree):
             stack.extend(getattr(node, f) for f in node.__dataclass_fields__ if f != "span")
@@ -285,6 +292,8 @@ def _attribute_binder(choices: Choices):
         default = None if attr.default is None else evaluate(attr.default, Environment(), TARGET)
         rank = next((len(o.shape) for o in operands if o is not None), 0)
         kind, length = attr.type.kind, attr.type.length
+        if choices.usual and default is not None and not choices.settles(name):
+            return choices.pick(name, (resolve_axis(attr.type, default, rank, ""),))
         match kind:
             case "bool":
                 return choices.pick(name, (bool(default), not default))
@@ -308,8 +317,9 @@ def _attribute_binder(choices: Choices):
         if count is None:
             count = choices.pick(f"length of {name}", (rank, 2 * rank, rank, 2 * rank, 1, 2, 3, 0))
         entries: list[Value] = []
+        listed = cast(tuple[Value, ...], default) if isinstance(default, tuple) else ()
         for k in range(count):
-            usual = () if not isinstance(default, tuple) or len(default) != count else (default[k],) * len(options)  # pyright: ignore[reportUnknownArgumentType]
+            usual = (listed[k],) * len(options) if len(listed) == count else ()
             entries.append(choices.pick(f"{name}[{k}]", (*usual, *options)))
         return tuple(entries)
 
@@ -343,7 +353,7 @@ def draw(instance: Instance, rng: np.random.Generator, kind: str) -> Arrays:
         if tensor is None:
             out[name] = None
         elif isinstance(tensor, tuple):
-            listed: tuple[Shaped, ...] = tensor
+            listed = cast(tuple[Shaped, ...], tensor)
             out[name] = tuple(_draw_one(declared[name], t, instance, rng, kind) for t in listed)
         else:
             out[name] = _draw_one(declared[name], tensor, instance, rng, kind)

@@ -60,15 +60,20 @@ def user_lock() -> Path:
 
 
 def trusted_verdicts(rules: RuleSet, declarations: Iterable[Declaration] | None = None) -> dict[str, Verdict]:
-    """The proofs on record of declarations (of all rules when None) as they stand, by name."""
+    """The proofs on record of declarations (of all rules when None) as they stand, by label: a rule's is its name."""
     known = {e.key: e for path in (user_lock(), shipped_lock()) for e in read_lock(path)}
     keys = Keys(rules)
     out: dict[str, Verdict] = {}
     for declaration in rules.rules.values() if declarations is None else declarations:
         entry = known.get(keys.of(declaration))
         if entry is not None:
-            out[declaration.name] = _verdict(declaration, entry)
+            out[label(declaration)] = _verdict(declaration, entry)
     return out
+
+
+def label(declaration: Declaration) -> str:
+    """What the declaration is called in a lock: a rule and an axiom may have one name."""
+    return f"axiom {declaration.name}" if isinstance(declaration, s.AxiomDecl) else declaration.name
 
 
 def _verdict(declaration: Declaration, entry: Entry) -> Verdict:
@@ -85,7 +90,7 @@ def remember(rules: RuleSet, verdicts: Iterable[tuple[Declaration, Verdict]]) ->
     for declaration, v in verdicts:
         if v.status != "proved" or v.faults or v.scope is None or v.locked:
             continue
-        entry = Entry(v.name, keys.of(declaration), v.engine, v.scope, round(v.seconds, 2))
+        entry = Entry(label(declaration), keys.of(declaration), v.engine, v.scope, round(v.seconds, 2))
         (shipped if _is_shipped(declaration) else own).append(entry)
     if shipped and not _merge(shipped_lock(), shipped):
         own.extend(shipped)
@@ -184,7 +189,7 @@ def _mentioned(declaration: s.Declaration) -> set[str]:
         elif isinstance(node, s.Call):
             found.add(node.function)
         if isinstance(node, tuple):
-            parts: tuple[Any, ...] = node
+            parts = cast(tuple[Any, ...], node)
             stack.extend(parts)
         elif isinstance(node, s.Tree):
             stack.extend(getattr(node, f) for f in node.__dataclass_fields__ if f != "span")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import onnx
@@ -135,7 +135,7 @@ def run_side(instance: Instance, binds: Sequence[s.Bind], arrays: Arrays, folded
     feeds.update({name: array.astype(main) for name, array in members(folded)})
     info = {name: ValueInfo(str(array.dtype), array.shape) for name, array in feeds.items()}
     maker = NodeMaker(instance.rules, info)
-    env = instance.environment({**_value_names(arrays), **_value_names(folded)})
+    env = instance.environment({**value_names(arrays), **value_names(folded)})
     try:
         results = Walk(instance.rules, maker, env, dict(instance.rests)).side(binds)
         proto = _model(maker, feeds, results)
@@ -145,12 +145,12 @@ def run_side(instance: Instance, binds: Sequence[s.Bind], arrays: Arrays, folded
     return {name: np.asarray(v) for name, v in zip(results, values, strict=True) if is_array(v)}
 
 
-def _value_names(arrays: Mapping[str, Any]) -> dict[str, Any]:
+def value_names(arrays: Mapping[str, Any]) -> dict[str, Any]:
     """The names of values in the place of arrays."""
     out: dict[str, Any] = {}
     for name, array in arrays.items():
         if isinstance(array, tuple):
-            listed: tuple[Any, ...] = array
+            listed = cast(tuple[Any, ...], array)
             out[name] = tuple(f"{name}[{k}]" for k in range(len(listed)))
         else:
             out[name] = None if array is None else name

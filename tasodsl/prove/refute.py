@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -302,7 +302,7 @@ def _with(entries: Arrays, name: str, array: Array) -> Arrays:
     variable, _, rest = name.partition("[")
     if not rest:
         return {**entries, name: array}
-    listed: tuple[Array, ...] = entries[variable]
+    listed = cast(tuple[Array, ...], entries[variable])
     place = int(rest[:-1])
     return {**entries, variable: (*listed[:place], array, *listed[place + 1 :])}
 
@@ -376,7 +376,9 @@ def _ask_runtime(found: Difference) -> tuple[str, bool, bool]:
         if name in left and differs(array, left[name], RUNTIME_TOLERANCE):
             return f"onnxruntime gives another {name} for the match side than the definitions", False, True
     try:
-        right = run_side(found.instance, pattern.rewrite, found.entries, _folded(found))
+        right = run_side(
+            found.instance, pattern.rewrite, found.entries, folded(found.instance, found.entries, found.left)
+        )
     except RuntimeRefused as refused:
         if found.right:
             return f"onnxruntime cannot run the rewrite side: {refused}", False, False
@@ -387,10 +389,11 @@ def _ask_runtime(found: Difference) -> tuple[str, bool, bool]:
     return "not confirmed: onnxruntime gives the same on both sides", False, False
 
 
-def _folded(found: Difference) -> Arrays:
-    env = found.instance.environment({**found.entries, **found.left})
+def folded(instance: Instance, entries: Arrays, left: Arrays) -> Arrays:
+    """The compile-time tensors, by name."""
+    env = instance.environment({**entries, **left})
     out: Arrays = {}
-    for let in found.instance.pattern.lets:
+    for let in instance.pattern.lets:
         if isinstance(let, s.LetTensor):
             out[let.name] = env.tensors[let.name] = evaluate_tensor(let, env)
     return out

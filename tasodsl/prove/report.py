@@ -75,8 +75,6 @@ def number_text(x: Any) -> str:
     """A number without digits that say nothing."""
     if isinstance(x, bool | np.bool_):
         return "true" if x else "false"
-    if isinstance(x, int | np.integer):
-        return str(int(x))
     value = float(x)
     return str(int(value)) if value == int(value if np.isfinite(value) else 0) else f"{value:.6g}"
 

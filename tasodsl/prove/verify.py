@@ -19,6 +19,7 @@ from tasodsl import syntax as s
 from tasodsl.match.pattern import Scope as MatchScope
 from tasodsl.prove.cases import Pattern, Scope, cases, pattern_of
 from tasodsl.prove.engine import Limits, Result, prove
+from tasodsl.prove.examples import example_faults
 from tasodsl.prove.refute import LONG, SHORT, refute
 from tasodsl.prove.suggest import suggestions
 from tasodsl.prove.verdict import DEFINITIONS, EVALUATION, Counterexample, Verdict
@@ -97,7 +98,8 @@ def judge(declaration: Declaration, rules: RuleSet, limit: float) -> Verdict:
     if worst.status == "proved":
         narrowest = MatchScope(min(s.max_rank for s in scopes), min(s.max_arity for s in scopes))
         worst = replace(worst, scope=narrowest)
-    return replace(worst, seconds=time.process_time() - start)
+    faults = example_faults(declaration, rules) if isinstance(declaration, s.RuleDecl) else []
+    return replace(worst, faults=tuple(faults), seconds=time.process_time() - start)
 
 
 _SEVERITY = ("contradiction", "refuted", "vacuous", "unknown", "unproved", "proved")
