@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
 from random import Random
+from typing import cast
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from tasodsl.match.compiled import CompiledRules, compile_rules
 from tasodsl.match.pattern import Scope, subterms
 from tasodsl.match.target import TARGET
 from tasodsl.prove.cases import Pattern, pattern_of
+from tasodsl.prove.cases import Scope as ProofScope
 from tasodsl.prove.instances import KINDS, Arrays, Choices, Instance, build, draw, left_values, right_values
 from tasodsl.prove.model import NodeMaker, run_side, typed, value_names
 from tasodsl.prove.refute import RUNTIME_TOLERANCE, differs, evaluated, folded
@@ -92,9 +94,9 @@ def _attempts(given: Mapping[str, Value], pattern: Pattern, rules: RuleSet) -> I
         yield Choices({**hint, **given}, rng, size=5, usual=True)
 
 
-def _scope_of(given: Mapping[str, Value]) -> Scope:
+def _scope_of(given: Mapping[str, Value]) -> ProofScope:
     ranks = [v for name, v in given.items() if name.startswith("rank of ")]
-    return Scope(max(4, *ranks, 0) + 1, 4)
+    return ProofScope(max(4, *ranks, 0) + 1, 4)
 
 
 def _distinct(instance: Instance) -> tuple[int, int, int]:
@@ -114,7 +116,7 @@ def _given(example: s.Example, pattern: Pattern) -> dict[str, Value]:
         for label in (name, *(f"{rest}.{name}" for rest in rests)):
             out[label] = value
             if isinstance(value, tuple):
-                listed: tuple[Value, ...] = value
+                listed = cast(tuple[Value, ...], value)
                 out |= {f"rank of {label}": len(listed), f"length of {label}": len(listed)}
                 out |= {f"{label}[{k}]": v for k, v in enumerate(listed)}
     return out

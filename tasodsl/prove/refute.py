@@ -356,7 +356,7 @@ def _dim_names(part: s.Expr | s.Splice | s.PerOperand) -> set[str]:
 def value_text(value: Value) -> str:
     """A value as the language writes it."""
     if isinstance(value, tuple):
-        listed: tuple[Value, ...] = value
+        listed = cast(tuple[Value, ...], value)
         return "[" + ", ".join(map(value_text, listed)) + "]"
     if isinstance(value, bool):
         return "true" if value else "false"
