@@ -74,11 +74,11 @@ class NumpyTarget(Target):
 
     def conjunction(self, parts: Sequence[Value]) -> Value:
         self._bound(*parts)
-        return functools.reduce(np.logical_and, parts)
+        return functools.reduce(np.logical_and, parts, np.True_)
 
     def disjunction(self, parts: Sequence[Value]) -> Value:
         self._bound(*parts)
-        return functools.reduce(np.logical_or, parts)
+        return functools.reduce(np.logical_or, parts, np.False_)
 
     def complement(self, a: Value) -> Value:
         return np.logical_not(a)
