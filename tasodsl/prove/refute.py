@@ -60,6 +60,9 @@ LEVELS = 3
 """Sizes, ranks and numbers of operands grow in so many steps."""
 
 
+Hints = Iterable[Mapping[str, Value]]
+
+
 @dataclass(frozen=True, slots=True)
 class Effort:
     """How many instances are tried. The numbers are counts, not seconds, so that a verdict does not depend on load."""
@@ -71,7 +74,7 @@ class Effort:
 
 
 SHORT = Effort(attempts=400, instances=16)
-LONG = Effort(attempts=6000, instances=300)
+LONG = Effort(attempts=3000, instances=150)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +93,14 @@ def refute(
     pattern: Pattern,
     rules: RuleSet,
     effort: Effort,
-    hints: Iterable[Mapping[str, Value]] = (),
+    hints: Hints = (),
+    likely: Hints = (),
     seed: int = 0,
 ) -> Counterexample | None:
-    """A counterexample, as small as was found. `hints` are choices to try when random ones seldom fit."""
+    """A counterexample, as small as was found. `hints` are choices to try when random ones seldom fit,
+    `likely` ones to try in any case."""
     fallback: Counterexample | None = None
-    for k, found in enumerate(differences(pattern, rules, effort, hints, seed)):
+    for k, found in enumerate(differences(pattern, rules, effort, hints, likely, seed)):
         example = shown(_simpler_entries(_smaller(found)))
         if example.confirmed:
             return example
@@ -106,11 +111,11 @@ def refute(
 
 
 def differences(
-    pattern: Pattern, rules: RuleSet, effort: Effort, hints: Iterable[Mapping[str, Value]], seed: int
+    pattern: Pattern, rules: RuleSet, effort: Effort, hints: Hints, likely: Hints, seed: int
 ) -> Iterator[Difference]:
     """Instances on which the sides differ: small ones first, those with empty tensors last."""
     empty: list[Difference] = []
-    for instance in instances(pattern, rules, effort, hints, seed):
+    for instance in instances(pattern, rules, effort, hints, likely, seed):
         found = difference(instance)
         if found is None:
             continue
@@ -122,9 +127,9 @@ def differences(
 
 
 def instances(
-    pattern: Pattern, rules: RuleSet, effort: Effort, hints: Iterable[Mapping[str, Value]] = (), seed: int = 0
+    pattern: Pattern, rules: RuleSet, effort: Effort, hints: Hints = (), likely: Hints = (), seed: int = 0
 ) -> Iterator[Instance]:
-    """Valid instances, the smaller ones first; each choice of structure once."""
+    """Valid instances, the smaller ones first, each once."""
     rng = Random(f"{seed} {pattern.name}")
     valid = 0
     seen: set[tuple[tuple[str, Value], ...]] = set()
@@ -148,6 +153,10 @@ def instances(
                 yield made
             if valid >= effort.instances * (level + 1) // LEVELS:
                 break
+    for hint in likely:
+        made = fresh(Choices(hint, rng))
+        if made is not None:
+            yield made
     if valid >= effort.instances:
         return
     for hint in hints:

@@ -25,14 +25,20 @@ SECONDS = 0.3
 """For one question."""
 
 
-def suggestions(
-    pattern: Pattern, rules: RuleSet, scope: Scope, failed: str | None = None
-) -> Iterator[Mapping[str, Value]]:
-    """Choices that satisfy the hypotheses, for the structures within the scope; most for the one that a proof failed
-    in, which `failed` describes."""
+def suggestions(pattern: Pattern, rules: RuleSet, scope: Scope) -> Iterator[Mapping[str, Value]]:
+    """Choices that satisfy the hypotheses, for all structures within the scope."""
     rng = Random(pattern.name)
     for case in cases(pattern, rules, scope):
-        yield from _models(case, rng, IN_FAILED_CASE if case.describe() == failed else PER_CASE)
+        yield from _models(case, rng, PER_CASE)
+
+
+def suggestions_for(pattern: Pattern, rules: RuleSet, scope: Scope, failed: str) -> Iterator[Mapping[str, Value]]:
+    """Choices for the one case that a proof failed in, which `failed` describes."""
+    rng = Random(pattern.name)
+    for case in cases(pattern, rules, scope):
+        if case.describe() == failed:
+            yield from _models(case, rng, IN_FAILED_CASE)
+            return
 
 
 def _models(case: Case, rng: Random, count: int) -> Iterator[Mapping[str, Value]]:

@@ -17,19 +17,19 @@ from functools import lru_cache
 
 from tasodsl import syntax as s
 from tasodsl.match.pattern import Scope as MatchScope
-from tasodsl.prove.cases import Pattern, Scope, cases, pattern_of
+from tasodsl.prove.cases import Pattern, Scope, pattern_of
 from tasodsl.prove.engine import Limits, Result, prove
 from tasodsl.prove.examples import example_faults
 from tasodsl.prove.refute import LONG, SHORT, refute
-from tasodsl.prove.suggest import suggestions
+from tasodsl.prove.suggest import suggestions, suggestions_for
 from tasodsl.prove.verdict import DEFINITIONS, EVALUATION, Counterexample, Verdict
 from tasodsl.ruleset import RuleSet
 
 Declaration = s.RuleDecl | s.AxiomDecl
 FIRST = Scope(max_rank=4, max_arity=4)
 LAST_RANK = 6
-FEW_CASES = 60
-"""A proof of at most so many cases is repeated with one rank more."""
+FEW_STRUCTURES = 80
+"""A proof that looked at no more structures than this goes on with one rank more."""
 TESTED = Scope(max_rank=4, max_arity=2)
 """Structures for which the solver is asked for instances."""
 
@@ -132,8 +132,8 @@ def _judge_direction(pattern: Pattern, declaration: Declaration, rules: RuleSet,
     span = failure.span if failure is not None else pattern.span
     if result.status == "vacuous":
         return replace(blank, status="vacuous", engine=DEFINITIONS, why="its conditions can never hold", span=span)
-    hints = suggestions(pattern, rules, TESTED, None if failure is None else failure.case)
-    found = refute(pattern, rules, LONG, hints)
+    likely = () if failure is None else suggestions_for(pattern, rules, FIRST, failure.case)
+    found = refute(pattern, rules, LONG, suggestions(pattern, rules, TESTED), likely)
     return _refuted(blank, found) if found else replace(blank, why=why, span=span)
 
 
@@ -149,27 +149,15 @@ def _contradicted(proved: Verdict, found: Counterexample) -> Verdict:
 
 def prove_as_far(pattern: Pattern, rules: RuleSet, limit: float) -> tuple[Result, Scope | None]:
     """Engine 1 with growing ranks: its first result, and the largest scope that it proved."""
-    deadline = time.process_time() + limit
     scope = FIRST
     first = result = prove(pattern, rules, scope, Limits(rule=limit))
     proved: Scope | None = None
+    looked = first.looked
     while result.status == "proved":
         proved = scope
-        left = deadline - time.process_time()
-        if result.cases > FEW_CASES or scope.max_rank == LAST_RANK or left <= 0:
+        if looked > FEW_STRUCTURES or scope.max_rank == LAST_RANK:
             break
-        widest = Scope(LAST_RANK, scope.max_arity)
-        if not _has_packs(pattern) and _structures(pattern, rules, scope) == _structures(pattern, rules, widest):
-            return first, widest  # more room for ranks gives no case that was not proved
         scope = Scope(scope.max_rank + 1, scope.max_arity)
-        result = prove(pattern, rules, scope, Limits(rule=left))
+        result = prove(pattern, rules, scope, Limits(rule=limit), above=proved.max_rank)
+        looked = result.looked
     return first, proved
-
-
-def _has_packs(pattern: Pattern) -> bool:
-    return any(isinstance(d, s.Splice) for v in pattern.variables for d in v.type.dims)
-
-
-def _structures(pattern: Pattern, rules: RuleSet, scope: Scope) -> list[str]:
-    """The cases in a scope, each by the choices that make it what it is."""
-    return [case.describe() for case in cases(pattern, rules, scope)]

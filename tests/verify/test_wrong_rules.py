@@ -16,7 +16,7 @@ from tasodsl.resources import rules_path
 
 WRONG = Path("tests/verify/wrong")
 FILES = sorted(WRONG.glob("*.taso"))
-SECONDS = 10.0
+SECONDS = 3.0
 NO_COUNTEREXAMPLE = {"unknown", "vacuous"}
 
 
