@@ -12,7 +12,7 @@ What the rewrite side requires is a goal. A `Mismatch` on the rewrite side is a 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +29,9 @@ from tasodsl.source import Span
 DTYPES = (
     "float32", "float64", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool",
 )  # fmt: skip
+
+LENGTH = "length of "
+OPERANDS = "operands of "
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +114,8 @@ class Case:
     outputs: list[tuple[str, Tensor, Tensor, Span]]
     failure: tuple[str, Span] | None = None
     """Why the rewrite side has no meaning in this case."""
+    rank: int = 0
+    """The smallest `max_rank` of a scope that has this case."""
 
     @property
     def algebra(self) -> Algebra:
@@ -124,12 +129,18 @@ def _show(value: Any) -> str:
     return "[" + ", ".join(map(str, value)) + "]" if isinstance(value, tuple) else str(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
 
 
-def cases(pattern: Pattern, rules: RuleSet, scope: Scope) -> Iterator[Case]:
-    """All cases of the pattern within the scope, in a fixed order."""
+def cases(
+    pattern: Pattern, rules: RuleSet, scope: Scope, above: int = -1, looked: Callable[[], None] = lambda: None
+) -> Iterator[Case]:
+    """All cases of the pattern within the scope, in a fixed order; with `above`, those beyond that `max_rank` alone.
+
+    `looked` is told of each structure that is looked at, whether it can occur or not.
+    """
     stack: list[tuple[int, ...]] = [()]
     while stack:
         path = stack.pop()
-        elaboration = Elaboration(pattern, rules, scope, Chooser(path))
+        looked()
+        elaboration = Elaboration(pattern, rules, scope, Chooser(path), above)
         try:
             case = elaboration.run()
         except NeedChoice as need:
@@ -149,6 +160,8 @@ class Elaboration:
     rules: RuleSet
     scope: Scope
     chooser: Chooser
+    above: int = -1
+    rank: int = 0
     target: ProofTarget = field(default_factory=ProofTarget)
     env: Environment = field(default_factory=Environment)
     rests: dict[str, dict[str, Value]] = field(default_factory=dict[str, dict[str, Value]])
@@ -167,6 +180,9 @@ class Elaboration:
         matched = self._bindings(self.pattern.match)
         for w in self.pattern.wheres:
             self._assume(evaluate(w.condition, self.env, self.target))
+        self.rank = max([self.rank, *(_rank_of_choice(what, value) for what, value in self.chooser.made)])
+        if self.rank <= self.above:
+            raise Mismatch("not beyond the scope that was looked at before")
         self._force()
         match_demands, self.target.demands = self.target.demands, []
         indexed = any(v.type.dtype == "int" for v in self.pattern.variables)
@@ -188,6 +204,7 @@ class Elaboration:
         except Mismatch as mismatch:
             case.failure = (str(mismatch), mismatch.span)
         case.choices = tuple(self.chooser.made)
+        case.rank = self.rank
         return case
 
     def unfinished(self, reason: Unsupported) -> Case:
@@ -203,7 +220,7 @@ class Elaboration:
             self.env.tensors[v.name] = None
             return
         if v.variadic:
-            arity = self.chooser.pick(f"operands of {v.name}", range(1, self.scope.max_arity + 1))
+            arity = self.chooser.pick(f"{OPERANDS}{v.name}", range(1, self.scope.max_arity + 1))
             self.env.tensors[v.name] = tuple(self._variable(v, k) for k in range(arity))
         else:
             self.env.tensors[v.name] = self._variable(v, None)
@@ -260,7 +277,10 @@ class Elaboration:
         return size
 
     def _limit_rank(self, rank: int) -> None:
-        if self.matching and rank > self.scope.max_rank:
+        if not self.matching:
+            return
+        self.rank = max(self.rank, rank)
+        if rank > self.scope.max_rank:
             raise Mismatch("beyond the ranks in scope")
 
     # --- terms ---
@@ -478,7 +498,7 @@ class Elaboration:
                 if isinstance(length, s.Int):
                     count = length.value
                 else:
-                    count = pick(f"length of {name}", range(2 * top + 1))
+                    count = pick(f"{LENGTH}{name}", range(2 * top + 1))
                 return tuple(self._number(make(f"{name}[{k}]")) for k in range(count))
 
     @staticmethod
@@ -596,6 +616,16 @@ class Elaboration:
         for d in self.target.demands:
             self.goals.append(Goal(d.path, d.condition, d.span, d.why, d.kind))
         self.target.demands = []
+
+
+def _rank_of_choice(what: str, value: Any) -> int:
+    """The smallest `max_rank` at which a choice is among the options."""
+    if isinstance(value, bool) or not isinstance(value, int | tuple) or what.startswith(OPERANDS):
+        return 0
+    if isinstance(value, int):
+        return (value + 1) // 2 if what.startswith(LENGTH) else value
+    listed: tuple[Any, ...] = value
+    return max([len(listed), *(v + 1 for v in listed if isinstance(v, int))], default=0)
 
 
 def _quantifies(e: Z) -> bool:

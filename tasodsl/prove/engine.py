@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import z3
@@ -39,29 +38,40 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What engine 1 found: `proved` for all sizes within the scope, `open`, `vacuous`, or `timeout`."""
+    """What engine 1 found: `proved` for all sizes within the scope, `open`, `vacuous`, or `timeout`.
+
+    `cases` were proved, of `looked` structures that were looked at.
+    """
 
     status: str
     cases: int
+    looked: int
     queries: int
     seconds: float
     failure: Failure | None = None
 
 
-def prove(pattern: Pattern, rules: RuleSet, scope: Scope, limits: Limits, stop: Callable[[], bool] = lambda: False) -> Result:
-    """Try to prove `pattern` for every structure in `scope` and all sizes."""
+def prove(pattern: Pattern, rules: RuleSet, scope: Scope, limits: Limits, above: int = -1) -> Result:
+    """Try to prove `pattern` for every structure in `scope` and all sizes.
+
+    With `above`, only for those beyond that `max_rank`: the rest was proved before.
+    """
     start = time.process_time()
-    count = queries = 0
-    satisfiable: bool | None = False
+    count = looked = queries = 0
+    satisfiable: bool | None = above >= 0
 
     def result(status: str, failure: Failure | None = None) -> Result:
-        return Result(status, count, queries, time.process_time() - start, failure)
+        return Result(status, count, looked, queries, time.process_time() - start, failure)
+
+    def look() -> None:
+        nonlocal looked
+        looked += 1
+        if time.process_time() > start + limits.rule:
+            raise TimeUp
 
     try:
-        for case in cases(pattern, rules, scope):
+        for case in cases(pattern, rules, scope, above, look):
             solver = Solver(limits.query, case.algebra.with_facts, start + limits.rule)
-            if stop():
-                raise TimeUp
             if satisfiable is not True:
                 answer = solver.satisfiable([*case.hypotheses, *case.quantified])
                 satisfiable = answer if answer is not False else satisfiable
@@ -70,8 +80,6 @@ def prove(pattern: Pattern, rules: RuleSet, scope: Scope, limits: Limits, stop: 
             queries += solver.queries
             if failure is not None and solver.satisfiable([*case.hypotheses, *case.quantified]) is not False:
                 return result("open", failure)
-            if time.process_time() > start + limits.rule:
-                raise TimeUp
     except TimeUp:
         return result("timeout", Failure("", "the time limit was reached", pattern.span))
     if satisfiable is not True:
