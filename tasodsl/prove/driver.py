@@ -34,10 +34,24 @@ def verdicts_of(
     if missing:
         from tasodsl.prove.verify import verify
 
-        fresh = verify(missing, rules, limit, jobs, done)
-        remember(rules, zip(missing, fresh, strict=True))
-        known = {**known, **{label(d): v for d, v in zip(missing, fresh, strict=True)}}
+        fresh: list[Verdict] = []
+
+        def come(verdict: Verdict) -> None:
+            fresh.append(verdict)
+            done(verdict)
+
+        asked = {(_kind(d), d.name): d for d in missing}
+        try:
+            verify(missing, rules, limit, jobs, come)
+        finally:  # what was proved before an interrupt stays proved
+            judged = [(asked[v.kind, v.name], v) for v in fresh]
+            remember(rules, judged)
+        known = {**known, **{label(d): v for d, v in judged}}
     return [known[label(d)] for d in declarations]
+
+
+def _kind(declaration: Declaration) -> str:
+    return "axiom" if isinstance(declaration, s.AxiomDecl) else "rule"
 
 
 def claims(rules: RuleSet) -> list[Declaration]:
