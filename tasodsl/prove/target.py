@@ -7,6 +7,7 @@ evaluates decides whether a recorded condition is assumed (the match side: the m
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -253,10 +254,7 @@ class ProofTarget(Target):
                 table = {"exp": facts.EXP, "log": facts.LOG, "sqrt": facts.SQRT, "floor": facts.FLOOR}
                 return as_sum(table.get(name, facts.TABLE.get(name))(x))
             case "pow":
-                x, y = (tidy(self.algebra.value(as_sum(a))) for a in args)
-                if not (z3.is_rational_value(y) and y.as_fraction().denominator == 1 and y.as_fraction() >= 0):
-                    self.need(_number(z3.simplify(x > 0)), span, "the base of a power", "divisor")
-                return as_sum(facts.POW(x, y))
+                return self._power(args[0], args[1], span)
             case "cast":
                 return self._cast(args, span)
             case "resize_index":
@@ -265,6 +263,24 @@ class ProofTarget(Target):
                 return facts.RESIZED(_z(args[0]), self.algebra.value(as_sum(args[1])))
             case _:
                 raise Unsupported(f"the function {name} is not known", span)
+
+    def _power(self, base: Value, exponent: Value, span: Span) -> Value:
+        """Powers by the usual numbers are products, roots and reciprocals; what is left is a symbol."""
+        y = tidy(self.algebra.value(as_sum(exponent)))
+        known = y.as_fraction() if z3.is_rational_value(y) else None
+        if known in (1, 2, 3):
+            return functools.reduce(lambda a, b: self.binary("*", a, b, span), [base] * int(known))
+        if known in (Fraction(1, 2), Fraction(3, 4)):
+            root = self.function("sqrt", (base,), span)
+            if known == Fraction(1, 2):
+                return root
+            return self.binary("*", root, self.function("sqrt", (root,), span), span)
+        if known in (-1, Fraction(-1, 2)):
+            return self.binary("/", Fraction(1), base if known == -1 else self.function("sqrt", (base,), span), span)
+        x = tidy(self.algebra.value(as_sum(base)))
+        if known is None or known.denominator != 1 or known < 0:
+            self.need(_number(z3.simplify(x > 0)), span, "the base of a power", "divisor")
+        return as_sum(facts.POW(x, y))
 
     def _extreme(self, name: str, args: Sequence[Value]) -> Value:
         out = args[0]
