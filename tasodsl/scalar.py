@@ -510,9 +510,13 @@ def broadcast(args: list[Value], span: Span, t: Target) -> Value:
         if isinstance(y, int) and y == 1:
             out.append(x)
             continue
-        equal, x1, y1 = (t.compare("==", p, q, span) for p, q in ((x, y), (x, 1), (y, 1)))
+        equal = t.compare("==", x, y, span)
+        if equal is True:  # whether a symbolic size is 1 need not be known
+            out.append(x)
+            continue
+        x1, y1 = (t.compare("==", p, 1, span) for p in (x, y))
         t.demand(disjunction([equal, x1, y1], t), span, "the shapes do not broadcast")
-        if equal is True or x1 is False:
+        if x1 is False:
             out.append(x)
         elif x1 is True:
             out.append(y)
