@@ -21,6 +21,7 @@ import z3
 from tasodsl import syntax as s
 from tasodsl.elaborate import Application, apply_op, names
 from tasodsl.prove.reals import Algebra, Sum, Z, as_sum, conj, variables
+from tasodsl.prove.solver import conjuncts
 from tasodsl.prove.target import Demand, ProofTarget, Tensor, plain_tensor
 from tasodsl.ruleset import RuleSet
 from tasodsl.scalar import Environment, Mismatch, Unsupported, Value, compare, evaluate
@@ -169,14 +170,16 @@ class Elaboration:
     quantified: list[Z] = field(default_factory=list[Z])
     goals: list[Goal] = field(default_factory=list[Goal])
     aliases: dict[str, str] = field(default_factory=dict[str, str])
+    stated: dict[str, int] = field(default_factory=dict[str, int])
     classes: dict[str, str] = field(default_factory=dict[str, str])
     pending: list[Tensor] = field(default_factory=list[Tensor])
     matching: bool = True
 
     def run(self) -> Case:
-        self.env = Environment(self.rules.fns, {}, {})
-        for v in self.pattern.variables:
-            self._declare(v)
+        self._declare_all()
+        self.stated = self._stated_sizes()
+        if self.stated:
+            self._declare_all()
         matched = self._bindings(self.pattern.match)
         for w in self.pattern.wheres:
             self._assume(evaluate(w.condition, self.env, self.target))
@@ -214,6 +217,30 @@ class Elaboration:
         return case
 
     # --- variables ---
+
+    def _declare_all(self) -> None:
+        """The pattern's variables, from the start."""
+        self.env = Environment(self.rules.fns, {}, {})
+        self.target = ProofTarget()
+        self.hypotheses = []
+        self.chooser = Chooser(self.chooser.path)
+        for v in self.pattern.variables:
+            self._declare(v)
+
+    def _stated_sizes(self) -> dict[str, int]:
+        """Sizes that a `where` states as numbers: written as numbers from the start, they make everything simpler."""
+        found: dict[str, int] = {}
+        for w in self.pattern.wheres:
+            try:
+                condition = evaluate(w.condition, self.env, self.target)
+            except Unsupported:
+                continue  # it speaks of what the match side binds
+            for part in conjuncts(condition) if isinstance(condition, z3.ExprRef) else []:
+                sides = part.children() if z3.is_eq(part) else []
+                for size, number in (sides, sides[::-1]) if sides else ():
+                    if z3.is_const(size) and z3.is_int_value(number) and not z3.is_int_value(size):
+                        found[size.decl().name()] = number.as_long()
+        return found
 
     def _declare(self, v: s.Operand) -> None:
         if v.optional and not self.chooser.pick(f"{v.name} present", (True, False)):
@@ -271,7 +298,9 @@ class Elaboration:
             self.env.values[value.id] = as_sum(z3.Real(value.id))
         return as_sum(evaluate(value, self.env, self.target))
 
-    def _size(self, name: str) -> Z:
+    def _size(self, name: str) -> Value:
+        if name in self.stated:
+            return self.stated[name]
         size = z3.Int(name)
         self.hypotheses.append(size >= 0)
         return size

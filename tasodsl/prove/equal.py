@@ -51,8 +51,9 @@ class Equality:
         """Whether the two sums (or, for `kind` max and min, the two extremes over single products) are proved equal."""
         if left is right:
             return True
-        a = [n for p in left.products if (n := self.normal(hypotheses, p, kind)) is not None]
-        b = [n for p in right.products if (n := self.normal(hypotheses, p, kind)) is not None]
+        lefts, rights = self._without_twins(hypotheses, left, right)
+        a = [n for p in lefts if (n := self.normal(hypotheses, p, kind)) is not None]
+        b = [n for p in rights if (n := self.normal(hypotheses, p, kind)) is not None]
         if kind == "sum":
             plain_a, plain_b = (Sum(tuple(p for p in s if not p.binders)).plain() for s in (a, b))
             a, b = [p for p in a if p.binders], [p for p in b if p.binders]
@@ -66,6 +67,31 @@ class Equality:
                 return False
             b.pop(partner)
         return True
+
+    def _without_twins(self, hypotheses: Sequence[Z], left: Sum, right: Sum) -> tuple[list[Product], list[Product]]:
+        """The products that are left when those with one domain, as it is written, and equal bodies are taken away."""
+        lefts: list[Product] = []
+        rights = list(right.products)
+        for p in left.products:
+            twin = next((k for k, q in enumerate(rights) if p.binders and self._twins(hypotheses, p, q)), None)
+            if twin is None:
+                lefts.append(p)
+            else:
+                rights.pop(twin)
+        return lefts, rights
+
+    def _twins(self, hypotheses: Sequence[Z], p: Product, q: Product) -> bool:
+        if len(p.binders) != len(q.binders):
+            return False
+        pairs = [(c.variable, b.variable) for b, c in zip(p.binders, q.binders, strict=True)]
+        if not all(_zero(b.bound - put(c.bound, pairs)) for b, c in zip(p.binders, q.binders, strict=True)):
+            return False
+        ours = _flat([z3.simplify(g) for g in p.guards])
+        theirs = _flat([z3.simplify(put(g, pairs)) for g in q.guards])
+        if not all(any(g.eq(h) for h in theirs) for g in ours) or not all(any(g.eq(h) for h in ours) for g in theirs):
+            return False
+        x, y = p.body, put(q.body, pairs)
+        return _zero(x - y) or self.same_value([*hypotheses, *(b.range() for b in p.binders), *ours], x, y)
 
     # --- values ---
 

@@ -84,6 +84,7 @@ class Tensor:
 class ProofTarget(Target):
     algebra: Algebra = field(default_factory=Algebra)
     path: list[Z] = field(default_factory=list[Z])
+    branches: list[Z] = field(default_factory=list[Z])
     demands: list[Demand] = field(default_factory=list[Demand])
     bounds: dict[int, tuple[Z, Z]] = field(default_factory=dict[int, tuple[Z, Z]])
 
@@ -104,6 +105,7 @@ class ProofTarget(Target):
 
     @contextmanager
     def along(self, *conditions: Z):
+        """Within the ranges of bound indices."""
         self.path.extend(conditions)
         try:
             yield
@@ -111,13 +113,24 @@ class ProofTarget(Target):
             del self.path[len(self.path) - len(conditions) :]
 
     @contextmanager
+    def under(self, condition: Z):
+        """Where a branch is taken."""
+        self.branches.append(condition)
+        try:
+            with self.along(condition):
+                yield
+        finally:
+            self.branches.pop()
+
+    @contextmanager
     def apart(self, *conditions: Z):
         """A path of its own: entries are computed at generic indices, wherever they are first needed."""
         outer, self.path = self.path, list(conditions)
+        branches, self.branches = self.branches, []
         try:
             yield
         finally:
-            self.path = outer
+            self.path, self.branches = outer, branches
 
     # --- numbers ---
 
@@ -191,13 +204,17 @@ class ProofTarget(Target):
         return z3.Not(a)
 
     def choose(self, condition: Value, then: Callable[[], Value], otherwise: Callable[[], Value]) -> Value:
-        with self.along(condition):
+        with self.under(condition):
             a = then()
-        with self.along(z3.Not(condition)):
+        with self.under(z3.Not(condition)):
             b = otherwise()
         if a is b or (isinstance(a, int | str | Fraction) and type(a) is type(b) and a == b):
             return a
         if _is_bool(a) and _is_bool(b):
+            if b is False:
+                return condition if a is True else z3.And(condition, _z(a))
+            if a is True:
+                return z3.Or(condition, _z(b))
             return z3.If(condition, _z(a), _z(b))
         if _is_int(a) and _is_int(b):
             return z3.simplify(z3.If(condition, _z(a), _z(b)))
@@ -205,7 +222,7 @@ class ProofTarget(Target):
 
     def broadcast_index(self, i: Value, d: Value, span: Span) -> Value:
         # An index known to be within the dimension is its own broadcast, and stays readable that way.
-        if self._ranges_over(i, d) or (self.path and self._stated_within(i, d)):
+        if self._ranges_over(i, d) or (self.branches and self._stated_within(i, d)):
             return i
         return super(ProofTarget, self).broadcast_index(i, d, span)
 
@@ -218,7 +235,7 @@ class ProofTarget(Target):
         """Whether a branch taken says that `i` is within `d`."""
         if not isinstance(i, z3.ExprRef) or not isinstance(d, z3.ExprRef):
             return False
-        stated = [z3.simplify(c, som=True) for p in self.path for c in facts.conjuncts(p)]
+        stated = [z3.simplify(c, som=True) for p in self.branches for c in facts.conjuncts(p)]
 
         def says(*forms: Z) -> bool:
             return any(s.eq(z3.simplify(f, som=True)) for f in forms for s in stated)
@@ -373,8 +390,11 @@ class ProofTarget(Target):
             condition = None if e.condition is None else evaluate(e.condition, inner, self)
             if condition is False and e.kind == "sum":
                 return Sum(())
-            with self.along(*([] if condition is None or isinstance(condition, bool) else [condition])):
+            if condition is None or isinstance(condition, bool):
                 body = evaluate(e.body, inner, self)
+            else:
+                with self.under(condition):
+                    body = evaluate(e.body, inner, self)
         where = None if condition is None or condition is True else _z(condition)
         if e.kind == "sum":
             return self.algebra.reduce_sum(binders, where, as_sum(body))
