@@ -20,6 +20,7 @@ import z3
 
 from tasodsl import syntax as s
 from tasodsl.elaborate import Application, apply_op, names
+from tasodsl.prove.fresh import with_fresh_names
 from tasodsl.prove.reals import Algebra, Sum, Z, as_sum, conj, variables
 from tasodsl.prove.solver import conjuncts
 from tasodsl.prove.target import Demand, ProofTarget, Tensor, plain_tensor
@@ -83,11 +84,13 @@ class Pattern:
 
 def pattern_of(d: s.RuleDecl | s.AxiomDecl) -> Pattern:
     if isinstance(d, s.RuleDecl):
-        return Pattern(d.name, d.variables, d.match, d.rewrite, d.wheres, d.lets, d.span)
+        variables, match = with_fresh_names((d.variables, d.match))
+        return Pattern(d.name, variables, match, d.rewrite, d.wheres, d.lets, d.span)
     wheres = tuple(c for c in d.clauses if isinstance(c, s.Where))
     lets = tuple(c for c in d.clauses if isinstance(c, s.LetScalar))
     left, right = (s.Bind(("left and right",), t, span=t.span) for t in (d.left, d.right))
-    return Pattern(d.name, d.variables, (left,), (right,), wheres, lets, d.span)
+    variables, match = with_fresh_names((d.variables, (left,)))
+    return Pattern(d.name, variables, match, (right,), wheres, lets, d.span)
 
 
 @dataclass(frozen=True, slots=True)
