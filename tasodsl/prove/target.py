@@ -86,6 +86,9 @@ class ProofTarget(Target):
     path: list[Z] = field(default_factory=list[Z])
     branches: list[Z] = field(default_factory=list[Z])
     demands: list[Demand] = field(default_factory=list[Demand])
+    compared: dict[tuple[object, ...], tuple[Value, tuple[Value, Value]]] = field(
+        default_factory=dict[tuple[object, ...], tuple[Value, tuple[Value, Value]]]
+    )
     bounds: dict[int, tuple[Z, Z]] = field(default_factory=dict[int, tuple[Z, Z]])
 
     # --- recorded conditions ---
@@ -180,19 +183,23 @@ class ProofTarget(Target):
     def compare(self, op: str, a: Value, b: Value, span: Span) -> Value:
         if isinstance(a, int | Fraction) and isinstance(b, int | Fraction):
             return Target.compare(self, op, a, b, span)
+        if _is_int(a) and _is_int(b):
+            return self._compare_sizes(op, a, b)
         if _is_bool(a) and _is_bool(b):
             same = _z(a) == _z(b)
             return same if op == "==" else z3.Not(same)
-        if _is_int(a) and _is_int(b):
-            x, y = _z(a), _z(b)
-        else:
-            x, y = self.algebra.value(as_sum(a)), self.algebra.value(as_sum(b))
-        made = {"==": x == y, "!=": x != y, "<": x < y, "<=": x <= y, ">": x > y, ">=": x >= y}[op]
-        if _is_int(a) and _is_int(b):
+        return _compared(op, self.algebra.value(as_sum(a)), self.algebra.value(as_sum(b)))
+
+    def _compare_sizes(self, op: str, a: Value, b: Value) -> Value:
+        """Sizes are compared again and again: each comparison is made once."""
+        key = (op, *(x if isinstance(x, int) else (x.get_id(),) for x in (a, b)))
+        known = self.compared.get(key)
+        if known is None:
+            made = _compared(op, _z(a), _z(b))
             simple = z3.simplify(made, som=True)
-            if z3.is_true(simple) or z3.is_false(simple):
-                return z3.is_true(simple)
-        return made
+            value = z3.is_true(simple) if z3.is_true(simple) or z3.is_false(simple) else made
+            known = self.compared[key] = (value, (a, b))
+        return known[0]
 
     def conjunction(self, parts: Sequence[Value]) -> Value:
         return conj(_z(p) for p in parts)
@@ -449,6 +456,22 @@ def plain_tensor(name: str, shape: Sequence[Value], algebra: Algebra, dtype: str
     entry = f(*params) if params else z3.Const(f"entry:{name}", sort)
     value = Sum((Product((), (), entry),)) if element == "real" else entry
     return Tensor(shape, params, value, dtype)
+
+
+def _compared(op: str, x: Z, y: Z) -> Z:
+    match op:
+        case "==":
+            return x == y
+        case "!=":
+            return x != y
+        case "<":
+            return x < y
+        case "<=":
+            return x <= y
+        case ">":
+            return x > y
+        case _:
+            return x >= y
 
 
 def _is_int(v: Value) -> bool:
