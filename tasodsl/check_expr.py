@@ -9,7 +9,7 @@ from typing import cast
 from tasodsl import syntax as s
 from tasodsl.check_types import BOOL, INT, INTS, LIST, REAL, STRING, UNKNOWN, Kind, Scope, Tensor, entry_kind, joined
 from tasodsl.diagnostics import Findings, did_you_mean
-from tasodsl.scalar import ARITY
+from tasodsl.lists import ARITY
 from tasodsl.source import Span
 
 RESULTS: Mapping[str, Kind] = MappingProxyType(

@@ -10,8 +10,8 @@ from tasodsl.check_expr import calls, check_expr, condition, walk
 from tasodsl.check_shape import bind_shapes, check_shape
 from tasodsl.check_types import INT, INTS, UNKNOWN, Kind, Scope, Tensor, attr_kind, entry_kind
 from tasodsl.diagnostics import Findings, did_you_mean
+from tasodsl.lists import ARITY
 from tasodsl.parts import name_span
-from tasodsl.scalar import ARITY
 from tasodsl.source import Span
 
 OPSETS = (1, 23)

@@ -1,7 +1,8 @@
 """Shapes meet patterns: an operator's declaration applied to operands of given shapes and attributes of given values.
 
 Used over Python integers (evaluation), symbolic dimensions (shape inference of new nodes) and Z3 terms (proofs). A
-mismatch that no sizes can mend (rank, arity, a structural condition) is a `Mismatch`; agreements between sizes are returned
+mismatch that no sizes can mend (rank, arity, a structural condition) is a `Mismatch`; agreements between sizes are
+returned
 as conditions, because whether they are assumed or proved depends on who asks.
 """
 
@@ -9,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from tasodsl import syntax as s
 from tasodsl.graph.dims import SymDim, Undecided, difference_sign, less_equal
-from tasodsl.scalar import Environment, Mismatch, Target, Unsupported, Value, compare, evaluate, items
+from tasodsl.scalar import evaluate, items
 from tasodsl.source import Span
+from tasodsl.values import Environment, Mismatch, Target, Unsupported, Value, compare
 
 Shape = tuple[Value, ...]
 
@@ -66,7 +68,8 @@ class ShapeBinder:
     late: list[tuple[s.Expr, Value]] = field(default_factory=list[tuple[s.Expr, Value]])
 
     def bind(self, type_: s.TensorType, shape: Shape, operand: int | None = None) -> None:
-        """Match `shape` with the pattern. `operand` is the position in a variadic: its `n[]` is appended to the list `n`."""
+        """Match `shape` with the pattern. `operand` is the position in a variadic: its `n[]` is appended to the list
+        `n`."""
         pattern = type_.dims
         lengths = self._pack_lengths(type_, len(shape))
         at = 0
@@ -180,8 +183,7 @@ def names(e: s.Tree) -> set[str]:
         if isinstance(node, s.Name):
             found.add(node.id)
         elif isinstance(node, tuple):
-            parts: tuple[Any, ...] = node
-            stack.extend(parts)
+            stack.extend(cast(tuple[Any, ...], node))
         elif isinstance(node, s.Tree):
             stack.extend(getattr(node, f) for f in node.__dataclass_fields__ if f != "span")
     return found
@@ -189,7 +191,8 @@ def names(e: s.Tree) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class Application:
-    """An operator applied: its environment (packs, sizes, attributes, lets), what validity asks, and the results' shapes.
+    """An operator applied: its environment (packs, sizes, attributes, lets), what validity asks, and the results'
+    shapes.
 
     A variadic result gives a tuple of shapes.
     """
@@ -207,7 +210,8 @@ def apply_op(
     attributes: Mapping[str, Value],
     target: Target,
 ) -> Application:
-    """Bind `op` to operands with a `shape` (None for absent; the variadic operand takes all that is left) and attributes.
+    """Bind `op` to operands with a `shape` (None for absent; the variadic operand takes all that is left) and
+    attributes.
 
     `attributes` may leave out those with defaults. Raises `Mismatch` when the call cannot be valid for any sizes.
     """
@@ -282,7 +286,7 @@ def resolve_axis(type_: s.AttrType, value: Value, rank: int, op: str) -> Value:
     if type_.kind == "axis" and isinstance(value, int) and value < 0:
         return value + rank
     if type_.kind == "axes" and isinstance(value, tuple):
-        axes: tuple[Value, ...] = value
+        axes = cast(tuple[Value, ...], value)
         whole = rank + len(axes) if op == "Unsqueeze" else rank
         return tuple(sorted(a + whole if isinstance(a, int) and a < 0 else a for a in axes))
     return value
@@ -323,4 +327,3 @@ def variadic_result(result: s.Operand, env: Environment, target: Target) -> tupl
                 dims.append(evaluate(part, env, target))
         shapes.append(tuple(dims))
     return tuple(shapes)
-

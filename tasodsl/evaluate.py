@@ -20,8 +20,9 @@ import numpy as np
 from tasodsl import syntax as s
 from tasodsl.elaborate import Application, apply_op
 from tasodsl.numpy_target import NumpyTarget, plain
-from tasodsl.scalar import Environment, Mismatch, Target, Value, evaluate
+from tasodsl.scalar import evaluate
 from tasodsl.tensors import Array, TooLarge, axis_range
+from tasodsl.values import Environment, Mismatch, Target, Value
 
 LIMIT = 8_000_000
 """The most entries that a temporary may have (64 MB of float64), unless a single entry of the result needs more."""

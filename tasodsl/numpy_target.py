@@ -18,9 +18,10 @@ import numpy as np
 
 from tasodsl import syntax as s
 from tasodsl.graph.dtypes import numpy_dtype
-from tasodsl.scalar import Environment, Mismatch, Target, Value, evaluate
+from tasodsl.scalar import evaluate
 from tasodsl.source import Span
 from tasodsl.tensors import Array, axis_range, bounded, contract, extreme, gather, wide
+from tasodsl.values import Environment, Evaluate, Mismatch, Target, Value
 
 UNROLLED = 64
 """`all` and `any` over at most this many points are taken apart: most run over the axes of a tensor."""
@@ -133,13 +134,13 @@ class NumpyTarget(Target):
         self._bound(inside, entries)
         return where(inside, entries, plain(default))
 
-    def reduce(self, e: s.Reduce, env: Environment) -> Value:
+    def reduce(self, e: s.Reduce, env: Environment, evaluate: Evaluate) -> Value:
         around = self.depth
         try:
             sizes, inner = self._ranges(e.binders, env)
             if e.kind in ("all", "any") and math.prod(sizes) <= UNROLLED:
                 self.depth = around
-                return super().reduce(e, env)
+                return super().reduce(e, env, evaluate)
             condition = True if e.condition is None else evaluate(e.condition, inner, self)
             if condition is True:
                 return self._reduce(e, inner, sizes, around)

@@ -1,8 +1,11 @@
 """The syntax tree of `.taso`: immutable, and equal when the meaning of the text is equal (spans are not compared).
 
-Three small languages live in it. *Expressions* compute integers, reals, booleans and lists at compile time, and entries of
-tensors in definitions (`Expr`). *Shapes* are lists of dimension expressions with packs (`TensorType`). *Terms* are operator
-applications in rules and axioms (`Term`). Declarations hold clauses in the order of the text, so that a printer can give
+Three small languages live in it. *Expressions* compute integers, reals, booleans and lists at compile time, and
+entries of
+tensors in definitions (`Expr`). *Shapes* are lists of dimension expressions with packs (`TensorType`). *Terms* are
+operator
+applications in rules and axioms (`Term`). Declarations hold clauses in the order of the text, so that a printer can
+give
 the text back.
 """
 
@@ -11,7 +14,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal as Lit
-from typing import Union
 
 from tasodsl.source import NOWHERE, Span
 
@@ -71,7 +73,8 @@ class Binary(Tree):
 
 @dataclass(frozen=True, slots=True)
 class Compare(Tree):
-    """A chain `a < b <= c`: the conjunction of its links. Links are `== != < <= > >=`; lists compare with `==` and `!=`."""
+    """A chain `a < b <= c`: the conjunction of its links. Links are `== != < <= > >=`; lists compare with `==` and
+    `!=`."""
 
     first: Expr
     rest: tuple[tuple[str, Expr], ...]
@@ -147,7 +150,8 @@ class Binder(Tree):
 
 @dataclass(frozen=True, slots=True)
 class Reduce(Tree):
-    """`sum[p < k if c] body`. `sum` over an empty domain is 0, `all` true, `any` false; `max` and `min` need one point."""
+    """`sum[p < k if c] body`. `sum` over an empty domain is 0, `all` true, `any` false; `max` and `min` need one
+    point."""
 
     kind: Lit["sum", "max", "min", "all", "any"]
     binders: tuple[Binder, ...]
@@ -155,7 +159,23 @@ class Reduce(Tree):
     body: Expr
 
 
-Expr = Union[Int, Real, Str, Bool, Name, Unary, Binary, Compare, IfExpr, Call, Index, Slice, ListExpr, Comprehension, Reduce]
+Expr = (
+    Int
+    | Real
+    | Str
+    | Bool
+    | Name
+    | Unary
+    | Binary
+    | Compare
+    | IfExpr
+    | Call
+    | Index
+    | Slice
+    | ListExpr
+    | Comprehension
+    | Reduce
+)
 
 
 # --- types -------------------------------------------------------------------------------------------------------
@@ -180,7 +200,8 @@ class TensorType(Tree):
 
 @dataclass(frozen=True, slots=True)
 class AttrType(Tree):
-    """`int`, `int[2]`, `int[]`, `real`, `real[2]`, `bool` (an ONNX int that is 0 or 1), `axis`, `axes`, `perm`, `dtype`, or a choice of strings.
+    """`int`, `int[2]`, `int[]`, `real`, `real[2]`, `bool` (an ONNX int that is 0 or 1), `axis`, `axes`, `perm`,
+    `dtype`, or a choice of strings.
 
     `axis`, `axes` (strictly increasing) and `perm` are *structural*: a proof goes through their values case by case.
     """
@@ -242,7 +263,8 @@ class AttrArg(Tree):
 
 @dataclass(frozen=True, slots=True)
 class Apply(Tree):
-    """`Conv[pads=p, ..a](x, k)`; `rest` is the name after `..`, or None when every attribute not written has its default."""
+    """`Conv[pads=p, ..a](x, k)`; `rest` is the name after `..`, or None when every attribute not written has its
+    default."""
 
     op: str
     attrs: tuple[AttrArg, ...]
@@ -250,7 +272,7 @@ class Apply(Tree):
     args: tuple[Term, ...]
 
 
-Term = Union[Apply, Var, Literal, Absent, Wildcard, Variadic, VariadicMap]
+Term = Apply | Var | Literal | Absent | Wildcard | Variadic | VariadicMap
 
 
 # --- clauses and declarations ------------------------------------------------------------------------------------
@@ -287,7 +309,8 @@ class LetTensor(Tree):
 
 @dataclass(frozen=True, slots=True)
 class Def(Tree):
-    """`def Y[..b, i, j] = body`; index names are bound here. `operand` is set for a variadic result: `def Y[k][...]`."""
+    """`def Y[..b, i, j] = body`; index names are bound here. `operand` is set for a variadic result: `def
+    Y[k][...]`."""
 
     result: str
     operand: str | None
@@ -371,7 +394,7 @@ class FnDecl(Declaration):
     body: Expr
 
 
-OpClause = Union[AttrDecl, Require, LetScalar, Def, Prop]
+OpClause = AttrDecl | Require | LetScalar | Def | Prop
 
 
 @dataclass(frozen=True, slots=True)
@@ -400,7 +423,7 @@ class OpDecl(Declaration):
         return any(isinstance(c, Prop) and c.name == "commutative" for c in self.clauses)
 
 
-AxiomClause = Union[Where, LetScalar]
+AxiomClause = Where | LetScalar
 
 
 @dataclass(frozen=True, slots=True)
@@ -413,7 +436,7 @@ class AxiomDecl(Declaration):
     right: Term
 
 
-RuleClause = Union[Where, LetScalar, LetTensor, Example, Unproved, Meta]
+RuleClause = Where | LetScalar | LetTensor | Example | Unproved | Meta
 
 
 @dataclass(frozen=True, slots=True)
@@ -443,7 +466,7 @@ class RuleDecl(Declaration):
         return next((c.reason for c in self.clauses if isinstance(c, Unproved)), None)
 
 
-AnyDecl = Union[FnDecl, OpDecl, AxiomDecl, RuleDecl]
+AnyDecl = FnDecl | OpDecl | AxiomDecl | RuleDecl
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from tasodsl.match.questions import CLASSES, NAMED, ConstantFacts, above, crosse
 from tasodsl.match.target import single
 from tasodsl.match.tree import Branch, Leaf, Step
 from tasodsl.ruleset import RuleSet
-from tasodsl.scalar import Mismatch
+from tasodsl.values import Mismatch
 
 RootMatcher = Callable[[Node, Graph, ConstantFacts, list[Match]], None]
 _INDENT = "    "
@@ -117,9 +117,7 @@ def position(pattern: Pattern) -> str:
     return f"{file}:{span.line} {pattern.name}"
 
 
-_VIEWS = (
-    "nodes, readers, info, constants = graph.nodes, graph.readers, graph.info, graph.constants",
-)
+_VIEWS = ("nodes, readers, info, constants = graph.nodes, graph.readers, graph.info, graph.constants",)
 
 
 class _Tree:

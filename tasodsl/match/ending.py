@@ -21,8 +21,8 @@ from tasodsl.match.pattern import Pattern, pack_split
 from tasodsl.match.predicates import Program
 from tasodsl.match.questions import in_class
 from tasodsl.match.target import TARGET, attribute_is
-from tasodsl.scalar import Mismatch, Value, compare
 from tasodsl.source import NOWHERE
+from tasodsl.values import Mismatch, Value, compare
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +63,7 @@ class EndingWriter:
     attributes, `r_k` rests of attributes, `e_k` attributes to be compared with an expression and `b_k` the operand
     whose rank counts."""
 
-    def __init__(
-        self, pattern: Pattern, signature: Signature, writer: ExpressionWriter, constants: Constants
-    ) -> None:
+    def __init__(self, pattern: Pattern, signature: Signature, writer: ExpressionWriter, constants: Constants) -> None:
         self.pattern = pattern
         self.signature = signature
         self.writer = writer
@@ -192,9 +190,7 @@ class EndingWriter:
                 self._dim(part, f"{shape}[{index}]", listed or len(packs) > 1)
         return each
 
-    def _around_pack(
-        self, dims: Sequence[s.Expr | s.Splice | s.PerOperand], pack: int, shape: str
-    ) -> None:
+    def _around_pack(self, dims: Sequence[s.Expr | s.Splice | s.PerOperand], pack: int, shape: str) -> None:
         for k, part in enumerate(dims):
             if isinstance(part, s.Splice):
                 behind = len(dims) - k - 1
@@ -298,9 +294,7 @@ def ordered(nodes: tuple[Node, ...]) -> tuple[NodeId, ...]:
     return (root, *sorted({*others} - {root}))
 
 
-def shapes(
-    graph: Graph, values: tuple[str, ...], least: int, most: int, dtype: Any, const: bool
-) -> list[Shape] | None:
+def shapes(graph: Graph, values: tuple[str, ...], least: int, most: int, dtype: Any, const: bool) -> list[Shape] | None:
     """The shapes of a variadic's operands, where each is of the class and has a rank within the bounds."""
     found: list[Shape] = []
     for value in values:
@@ -332,9 +326,7 @@ def solved(at: Callable[[Value], Value], size: Dim) -> Value:
     return value
 
 
-def states(
-    graph: Graph, op: str, type_: s.AttrType, actual: AttributeValue, stated: Value, base: str
-) -> bool:
+def states(graph: Graph, op: str, type_: s.AttrType, actual: AttributeValue, stated: Value, base: str) -> bool:
     """Whether an attribute is what an expression says, a negative axis counted from the end of the operand `base`."""
     if type_.kind in ("axis", "axes"):
         shape = graph.shape(base)
@@ -351,12 +343,14 @@ def unread(graph: Graph, outputs: Sequence[str], k: int) -> bool:
     return outputs[k] not in graph.output_set and not graph.readers.get(outputs[k])
 
 
-HELPERS: Mapping[str, object] = MappingProxyType({
-    "Fraction": Fraction,
-    "ordered": ordered,
-    "shapes": shapes,
-    "without": without,
-    "solved": solved,
-    "states": states,
-    "unread": unread,
-})
+HELPERS: Mapping[str, object] = MappingProxyType(
+    {
+        "Fraction": Fraction,
+        "ordered": ordered,
+        "shapes": shapes,
+        "without": without,
+        "solved": solved,
+        "states": states,
+        "unread": unread,
+    }
+)

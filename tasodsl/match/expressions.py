@@ -13,9 +13,10 @@ from types import MappingProxyType
 from typing import cast
 
 from tasodsl import syntax as s
+from tasodsl.lists import LIST_FUNCTIONS
 from tasodsl.match.target import TARGET
-from tasodsl.scalar import LIST_FUNCTIONS, Mismatch, Value, compare, conjunction, disjunction
 from tasodsl.source import NOWHERE
+from tasodsl.values import Mismatch, Value, compare, conjunction, disjunction
 
 
 class Constants:
@@ -94,9 +95,7 @@ class ExpressionWriter:
 
     def items(self, parts: Sequence[s.Expr | s.Splice], scope: Mapping[str, str]) -> str:
         """A tuple of the items of a list or shape, splices laid out."""
-        written = [
-            f"*{self.write(p.value, scope)}" if isinstance(p, s.Splice) else self.write(p, scope) for p in parts
-        ]
+        written = [f"*{self.write(p.value, scope)}" if isinstance(p, s.Splice) else self.write(p, scope) for p in parts]
         return f"({''.join(f'{w}, ' for w in written)})"
 
     def _loop(self, variable: str, domain: s.Expr, below: bool, pack: bool, scope: dict[str, str]) -> str:
@@ -131,9 +130,7 @@ def binary(op: str, a: Value, b: Value) -> Value:
 def compared(ops: tuple[str, ...], *values: Value) -> Value:
     if ops == ("==",) and _plain(values[0]) and _plain(values[1]):
         return values[0] == values[1]  # the usual case, said at once
-    links = [
-        compare(op, a, b, NOWHERE, TARGET) for op, a, b in zip(ops, values[:-1], values[1:], strict=True)
-    ]
+    links = [compare(op, a, b, NOWHERE, TARGET) for op, a, b in zip(ops, values[:-1], values[1:], strict=True)]
     return conjunction(links, TARGET)
 
 

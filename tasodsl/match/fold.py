@@ -24,7 +24,7 @@ from tasodsl.graph.dtypes import FLOATS, numpy_dtype
 from tasodsl.graph.graph import AttributeValue, Constant
 from tasodsl.match.target import as_value
 from tasodsl.ruleset import RuleSet
-from tasodsl.scalar import Environment, Value
+from tasodsl.values import Environment, Value
 
 Array = NDArray[Any]
 

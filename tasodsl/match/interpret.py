@@ -19,7 +19,8 @@ from tasodsl.match.api import Match
 from tasodsl.match.pattern import Pattern, depth_of, has_free_length, may_add_rank, members
 from tasodsl.match.questions import NAMED, ConstantFacts, above, crosses, in_class, private
 from tasodsl.match.target import TARGET, as_value, attribute_is
-from tasodsl.scalar import Environment, Mismatch, evaluate
+from tasodsl.scalar import evaluate
+from tasodsl.values import Environment, Mismatch
 
 Miss = Callable[[int, NodeId, str], None]
 """Told of a failed condition: how many held before it, the root of the attempt, the condition in words."""

@@ -19,7 +19,8 @@ from tasodsl.graph.graph import AttributeValue
 from tasodsl.match.cases import Case, expands_orders
 from tasodsl.match.pattern import Pattern, depth_of, has_free_length, may_add_rank
 from tasodsl.match.target import TARGET, single
-from tasodsl.scalar import Environment, Mismatch, evaluate
+from tasodsl.scalar import evaluate
+from tasodsl.values import Environment, Mismatch
 
 Position = tuple[int, ...]
 EITHER = 1000

@@ -28,7 +28,8 @@ from tasodsl.match.fold import (
 from tasodsl.match.pattern import Pattern, members
 from tasodsl.match.questions import crosses
 from tasodsl.match.target import TARGET, as_attribute, as_value
-from tasodsl.scalar import Environment, Mismatch, evaluate
+from tasodsl.scalar import evaluate
+from tasodsl.values import Environment, Mismatch
 
 Supported = Callable[[str, str], bool]
 """Whether the runtime can execute an operator on operands of a dtype."""

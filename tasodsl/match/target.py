@@ -17,8 +17,8 @@ from tasodsl import syntax as s
 from tasodsl.elaborate import DimTarget
 from tasodsl.graph.dims import SymDim, Undecided
 from tasodsl.graph.graph import AttributeValue
-from tasodsl.scalar import Mismatch, Value
 from tasodsl.source import Span
+from tasodsl.values import Mismatch, Value
 
 
 class MatchTarget(DimTarget):

@@ -1,11 +1,14 @@
 """A rule taken apart into cases, and each case into hypotheses and goals.
 
-What a proof cannot treat symbolically is *structure*: the rank of each pack, the number of operands of each variadic, the
-presence of optional operands, and attributes that are axes, permutations, flags or choices. A case fixes these; sizes, other
+What a proof cannot treat symbolically is *structure*: the rank of each pack, the number of operands of each
+variadic, the
+presence of optional operands, and attributes that are axes, permutations, flags or choices. A case fixes these;
+sizes, other
 attributes and entries stay symbolic. Cases are found by running the elaboration with a `Chooser` that is asked whenever
 structure is needed; a choice that cannot be (a `Mismatch` while elaborating the match side) is dropped.
 
-Hypotheses come from the match side alone: sizes are not negative, operands agree, `require`s of matched operators, `where`s.
+Hypotheses come from the match side alone: sizes are not negative, operands agree, `require`s of matched operators,
+`where`s.
 What the rewrite side requires is a goal. A `Mismatch` on the rewrite side is a failed goal.
 """
 
@@ -20,117 +23,16 @@ import z3
 
 from tasodsl import syntax as s
 from tasodsl.elaborate import Application, apply_op, names
-from tasodsl.prove.fresh import with_fresh_names
-from tasodsl.prove.reals import Algebra, Sum, Z, as_sum, conj, variables
+from tasodsl.match.pattern import Scope
+from tasodsl.prove.obligations import Case, Goal, Pattern, indices, quantifies, reads_integers
+from tasodsl.prove.reals import Sum, Z, as_sum, conj
 from tasodsl.prove.solver import conjuncts
+from tasodsl.prove.structure import DTYPES, LENGTH, OPERANDS, Chooser, NeedChoice, asks_dtype, rank_of_choice
 from tasodsl.prove.target import Demand, ProofTarget, Tensor, plain_tensor
 from tasodsl.ruleset import RuleSet
-from tasodsl.scalar import Environment, Mismatch, Unsupported, Value, compare, evaluate
+from tasodsl.scalar import evaluate
 from tasodsl.source import Span
-
-DTYPES = (
-    "float32", "float64", "float16", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool",
-)  # fmt: skip
-
-LENGTH = "length of "
-OPERANDS = "operands of "
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """How far the structure of a proof goes; matchers never match beyond it."""
-
-    max_rank: int
-    max_arity: int
-
-
-class NeedChoice(Exception):
-    """The chooser was asked for more than its path says; `count` options are open."""
-
-    def __init__(self, count: int) -> None:
-        super().__init__(count)
-        self.count = count
-
-
-@dataclass(slots=True)
-class Chooser:
-    """Plays back a path of choices."""
-
-    path: tuple[int, ...]
-    at: int = 0
-    made: list[tuple[str, Any]] = field(default_factory=list[tuple[str, Any]])
-
-    def pick(self, what: str, options: Sequence[Any]) -> Any:
-        if self.at == len(self.path):
-            raise NeedChoice(len(options))
-        chosen = options[self.path[self.at]]
-        self.at += 1
-        self.made.append((what, chosen))
-        return chosen
-
-
-@dataclass(frozen=True, slots=True)
-class Pattern:
-    """A rule or an axiom, as two lists of bindings over variables."""
-
-    name: str
-    variables: tuple[s.Operand, ...]
-    match: tuple[s.Bind, ...]
-    rewrite: tuple[s.Bind, ...]
-    wheres: tuple[s.Where, ...]
-    lets: tuple[s.LetScalar | s.LetTensor, ...]
-    span: Span
-
-
-def pattern_of(d: s.RuleDecl | s.AxiomDecl) -> Pattern:
-    if isinstance(d, s.RuleDecl):
-        variables, match = with_fresh_names((d.variables, d.match))
-        return Pattern(d.name, variables, match, d.rewrite, d.wheres, d.lets, d.span)
-    wheres = tuple(c for c in d.clauses if isinstance(c, s.Where))
-    lets = tuple(c for c in d.clauses if isinstance(c, s.LetScalar))
-    left, right = (s.Bind(("left and right",), t, span=t.span) for t in (d.left, d.right))
-    variables, match = with_fresh_names((d.variables, (left,)))
-    return Pattern(d.name, variables, match, (right,), wheres, lets, d.span)
-
-
-@dataclass(frozen=True, slots=True)
-class Goal:
-    """Something to show, under the case's hypotheses and along `path`."""
-
-    path: tuple[Z, ...]
-    condition: Z
-    span: Span
-    why: str
-    kind: str = "size"
-
-
-@dataclass(slots=True)
-class Case:
-    """One case: hypotheses from the match side; goals and pairs of outputs from the rewrite side."""
-
-    choices: tuple[tuple[str, Any], ...]
-    target: ProofTarget
-    hypotheses: list[Z]
-    quantified: list[Z]
-    """Hypotheses with quantifiers: they make Z3 slow, so they are given only where the others do not do."""
-    match_demands: list[Demand]
-    goals: list[Goal]
-    outputs: list[tuple[str, Tensor, Tensor, Span]]
-    failure: tuple[str, Span] | None = None
-    """Why the rewrite side has no meaning in this case."""
-    rank: int = 0
-    """The smallest `max_rank` of a scope that has this case."""
-
-    @property
-    def algebra(self) -> Algebra:
-        return self.target.algebra
-
-    def describe(self) -> str:
-        return ", ".join(f"{what} = {_show(value)}" for what, value in self.choices)
-
-
-def _show(value: Any) -> str:
-    return "[" + ", ".join(map(str, value)) + "]" if isinstance(value, tuple) else str(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+from tasodsl.values import Environment, Mismatch, Unsupported, Value, compare
 
 
 def cases(
@@ -186,14 +88,14 @@ class Elaboration:
         matched = self._bindings(self.pattern.match)
         for w in self.pattern.wheres:
             self._assume(evaluate(w.condition, self.env, self.target))
-        self.rank = max([self.rank, *(_rank_of_choice(what, value) for what, value in self.chooser.made)])
+        self.rank = max([self.rank, *(rank_of_choice(what, value) for what, value in self.chooser.made)])
         if self.rank <= self.above:
             raise Mismatch("not beyond the scope that was looked at before")
         self._force()
         match_demands, self.target.demands = self.target.demands, []
         indexed = any(v.type.dtype == "int" for v in self.pattern.variables)
         for d in match_demands:
-            if d.kind == "size" or (d.kind == "bounds" and indexed and _reads_integers(d.condition)):
+            if d.kind == "size" or (d.kind == "bounds" and indexed and reads_integers(d.condition)):
                 self._assume_along(d)
         case = Case((), self.target, self.hypotheses, self.quantified, match_demands, self.goals, [])
         self.matching = False
@@ -239,8 +141,9 @@ class Elaboration:
             except Unsupported:
                 continue  # it speaks of what the match side binds
             for part in conjuncts(condition) if isinstance(condition, z3.ExprRef) else []:
-                sides = part.children() if z3.is_eq(part) else []
-                for size, number in (sides, sides[::-1]) if sides else ():
+                if not z3.is_eq(part):
+                    continue
+                for size, number in itertools.permutations(part.children()):
                     if z3.is_const(size) and z3.is_int_value(number) and not z3.is_int_value(size):
                         found[size.decl().name()] = number.as_long()
         return found
@@ -290,7 +193,7 @@ class Elaboration:
             return "bool"
         token = f"dtype of {v.name}"
         self.classes[token] = v.type.dtype or "float"
-        spoken = any(_asks_dtype(w.condition, v.name) for w in self.pattern.wheres)
+        spoken = any(asks_dtype(w.condition, v.name) for w in self.pattern.wheres)
         if not spoken:
             return token
         options = {"int": DTYPES[4:12], "half": DTYPES[2:4], "any": DTYPES}.get(v.type.dtype or "float", DTYPES[:2])
@@ -372,10 +275,10 @@ class Elaboration:
             raise Unsupported(f"no operator {term.op}", term.span)
         operands: list[Any] = []
         for arg in term.args:
-            results = self._term(arg)
+            given = self._term(arg)
             if isinstance(arg, s.Apply) and self._has_several_results(arg):
                 raise Unsupported(f"the results of {arg.op} need names", arg.span)
-            operands.extend(results)
+            operands.extend(given)
         attributes = self._attributes(op, term, operands)
         applied = apply_op(op, self.rules.fns, operands, attributes, self.target)
         self._record(applied, term)
@@ -395,9 +298,8 @@ class Elaboration:
 
     def _record(self, applied: Application, term: s.Apply) -> None:
         conditions = [(c, f"{why} ({span})") for c, span, why in applied.conditions]
-        for shape in applied.results:
-            shapes = shape if shape and isinstance(shape[0], tuple) else (shape,)
-            for dims in shapes:
+        for result, shape in zip(applied.op.results, applied.results, strict=True):
+            for dims in shape if result.variadic else (shape,):
                 self._limit_rank(len(dims))
                 for d in dims:
                     negative = compare("<=", 0, d, term.span, self.target)
@@ -412,7 +314,13 @@ class Elaboration:
                 self.goals.append(Goal((), condition, term.span, why))
 
     def _define(
-        self, applied: Application, result: s.Operand, shape: tuple[Value, ...], position: int | None, dtype: str, term: s.Apply
+        self,
+        applied: Application,
+        result: s.Operand,
+        shape: tuple[Value, ...],
+        position: int | None,
+        dtype: str,
+        term: s.Apply,
     ) -> Tensor:
         """The result's entry at generic indices, from the operator's `def`."""
         definition = next((d for d in applied.op.defs if d.result == result.name), None)
@@ -423,7 +331,9 @@ class Elaboration:
         at = 0
         spare = len(shape) - sum(not isinstance(i, s.Splice) for i in definition.indices)
         packs = sum(isinstance(i, s.Splice) for i in definition.indices)
-        for index, width in zip(definition.indices, self._widths(definition, result, applied, spare, packs), strict=True):
+        for index, width in zip(
+            definition.indices, self._widths(definition, result, applied, spare, packs), strict=True
+        ):
             if isinstance(index, s.Splice):
                 assert isinstance(index.value, s.Name)
                 values[index.value.id] = params[at : at + width]
@@ -527,10 +437,7 @@ class Elaboration:
                 make = z3.Int if kind == "int" else z3.Real
                 if length is None:
                     return self._number(make(name))
-                if isinstance(length, s.Int):
-                    count = length.value
-                else:
-                    count = pick(f"{LENGTH}{name}", range(2 * top + 1))
+                count = length.value if isinstance(length, s.Int) else pick(f"{LENGTH}{name}", range(2 * top + 1))
                 return tuple(self._number(make(f"{name}[{k}]")) for k in range(count))
 
     @staticmethod
@@ -540,7 +447,8 @@ class Elaboration:
     # --- dtypes ---
 
     def _unify(self, op: s.OpDecl, operands: Sequence[Any], attributes: Mapping[str, Value], term: s.Apply) -> str:
-        """The dtype token of the results: that which the operands share; operands without one take their neighbours'."""
+        """The dtype token of the results: that which the operands share; operands without one take their
+        neighbours'."""
         shared: list[str] = []
         declared = list(op.operands)
         variadic = next((k for k, o in enumerate(declared) if o.variadic), len(declared))
@@ -576,7 +484,15 @@ class Elaboration:
     def _class(self, token: str) -> str:
         token = self._root(token)
         if token in DTYPES:
-            return "float" if token in DTYPES[:2] else "half" if token in DTYPES[2:4] else "bool" if token == "bool" else "int"
+            return (
+                "float"
+                if token in DTYPES[:2]
+                else "half"
+                if token in DTYPES[2:4]
+                else "bool"
+                if token == "bool"
+                else "int"
+            )
         return self.classes.get(token, "any")
 
     def _root(self, token: str) -> str:
@@ -637,10 +553,10 @@ class Elaboration:
         if condition is True:
             return
         for part in condition.children() if z3.is_and(condition) else [condition]:
-            (self.quantified if _quantifies(part) else self.hypotheses).append(part)
+            (self.quantified if quantifies(part) else self.hypotheses).append(part)
 
     def _assume_along(self, d: Demand) -> None:
-        free = _indices((*d.path, d.condition))
+        free = indices((*d.path, d.condition))
         claim = z3.Implies(conj(d.path), d.condition) if d.path else d.condition
         self._assume(z3.ForAll(free, claim) if free else claim)
 
@@ -648,60 +564,3 @@ class Elaboration:
         for d in self.target.demands:
             self.goals.append(Goal(d.path, d.condition, d.span, d.why, d.kind))
         self.target.demands = []
-
-
-def _rank_of_choice(what: str, value: Any) -> int:
-    """The smallest `max_rank` at which a choice is among the options."""
-    if isinstance(value, bool) or not isinstance(value, int | tuple) or what.startswith(OPERANDS):
-        return 0
-    if isinstance(value, int):
-        return (value + 1) // 2 if what.startswith(LENGTH) else value
-    listed: tuple[Any, ...] = value
-    return max([len(listed), *(v + 1 for v in listed if isinstance(v, int))], default=0)
-
-
-def _quantifies(e: Z) -> bool:
-    stack = [e]
-    while stack:
-        x = stack.pop()
-        if z3.is_quantifier(x):
-            return True
-        stack.extend(x.children())
-    return False
-
-
-def _indices(terms: Sequence[Z]) -> list[Z]:
-    found: dict[int, Z] = {}
-    for t in terms:
-        found.update(variables(t))
-    return list(found.values())
-
-
-def _reads_integers(condition: Z) -> bool:
-    """Whether a condition speaks of entries of an integer tensor."""
-    stack, seen = [condition], set[int]()
-    while stack:
-        x = stack.pop()
-        if x.get_id() in seen:
-            continue
-        seen.add(x.get_id())
-        if z3.is_app(x):
-            if z3.is_int(x) and x.decl().name().startswith("entry:"):
-                return True
-            stack.extend(x.children())
-    return False
-
-
-def _asks_dtype(e: s.Expr, variable: str) -> bool:
-    found = False
-    stack: list[Any] = [e]
-    while stack and not found:
-        x = stack.pop()
-        if isinstance(x, s.Call) and x.function == "dtype" and x.args == (s.Name(variable),):
-            found = True
-        elif isinstance(x, tuple):
-            parts: tuple[Any, ...] = x
-            stack.extend(parts)
-        elif isinstance(x, s.Tree):
-            stack.extend(getattr(x, f) for f in x.__dataclass_fields__ if f != "span")
-    return found

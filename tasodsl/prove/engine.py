@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 
 import z3
 
-from tasodsl.prove.cases import Case, Goal, Pattern, Scope, cases
+from tasodsl.match.pattern import Scope
+from tasodsl.prove.cases import cases
 from tasodsl.prove.equal import Equality
+from tasodsl.prove.obligations import Case, Goal, Pattern
 from tasodsl.prove.partial import computed, defined
 from tasodsl.prove.reals import Sum, conj, substitute
 from tasodsl.prove.reals import replace as put

@@ -1,8 +1,11 @@
-"""Are two entries equal for all sizes? Sums are normalised, their products paired, and Z3 asked about bodies and domains.
+"""Are two entries equal for all sizes? Sums are normalised, their products paired, and Z3 asked about bodies and
+domains.
 
-Each step replaces a sum by one that is equal under the hypotheses, and each is small: drop a product whose guards cannot
+Each step replaces a sum by one that is equal under the hypotheses, and each is small: drop a product whose guards
+cannot
 hold, drop a guard that always holds, take a sum over one point at its point, shift a bound index by the window that the
-guards imply, take a body that is constant over its domain out as body times the size of the domain. What is left is paired
+guards imply, take a body that is constant over its domain out as body times the size of the domain. What is left is
+paired
 up to the order of bound indices and a shift of each. Reduction symbols are unfolded only to compare two of them.
 Not finding an equality is never a refutation.
 """
@@ -34,7 +37,8 @@ class Equality:
     solver: Solver
     algebra: Algebra
     given: tuple[Z, ...] = ()
-    """What may be assumed about values (not sizes), since the match side computes them; given to the last question only."""
+    """What may be assumed about values (not sizes), since the match side computes them; given to the last question
+    only."""
     depth: int = 0
     sizes: tuple[Z, ...] = ()
     """The hypotheses about sizes alone, the same for all questions of a case."""
@@ -154,7 +158,9 @@ class Equality:
             normal = [n for p in value.products if (n := self.normal(hypotheses, p, "sum")) is not None]
             if all(not n.binders for n in normal):
                 plain = Sum(tuple(normal)).plain()
-                if not any(c.decl().name() in self.algebra.symbols for c in [*applications([plain]), *self._constants([plain])]):
+                if not any(
+                    c.decl().name() in self.algebra.symbols for c in [*applications([plain]), *self._constants([plain])]
+                ):
                     return [(a, plain)]
             self.unfolded[a.get_id()] = a
         return []
@@ -304,7 +310,8 @@ class Equality:
     # --- pairing ---
 
     def paired(self, hypotheses: Sequence[Z], p: Product, q: Product, kind: Kind) -> bool:
-        """Whether p and q are equal under some matching of their bound indices, each shifted by a bound of its guards."""
+        """Whether p and q are equal under some matching of their bound indices, each shifted by a bound of its
+        guards."""
         if len(p.binders) != len(q.binders):
             return False
         shifts_q = {b.variable.get_id(): self._shifts(q, b) for b in q.binders}

@@ -19,17 +19,17 @@ from tasodsl.graph.graph import Constant, Graph, ValueInfo
 from tasodsl.match.compiled import CompiledRules, compile_rules
 from tasodsl.match.pattern import Scope, subterms
 from tasodsl.match.target import TARGET
-from tasodsl.prove.cases import Pattern, pattern_of
-from tasodsl.prove.cases import Scope as ProofScope
 from tasodsl.prove.instances import KINDS, Arrays, Choices, Instance, build, draw, left_values, right_values
 from tasodsl.prove.model import NodeMaker, run_side, typed, value_names
+from tasodsl.prove.obligations import Pattern, pattern_of
 from tasodsl.prove.refute import RUNTIME_TOLERANCE, differs, evaluated, folded
 from tasodsl.prove.suggest import suggestions
 from tasodsl.prove.walk import Walk
 from tasodsl.ruleset import RuleSet
 from tasodsl.runtime import RuntimeRefused
-from tasodsl.scalar import Environment, Mismatch, Value, evaluate
+from tasodsl.scalar import evaluate
 from tasodsl.source import Span
+from tasodsl.values import Environment, Mismatch, Value
 
 ATTEMPTS = 800
 HINTS = 40
@@ -94,9 +94,9 @@ def _attempts(given: Mapping[str, Value], pattern: Pattern, rules: RuleSet) -> I
         yield Choices({**hint, **given}, rng, size=5, usual=True)
 
 
-def _scope_of(given: Mapping[str, Value]) -> ProofScope:
+def _scope_of(given: Mapping[str, Value]) -> Scope:
     ranks = [v for name, v in given.items() if name.startswith("rank of ")]
-    return ProofScope(max(4, *ranks, 0) + 1, 4)
+    return Scope(max(4, *ranks, 0) + 1, 4)
 
 
 def _distinct(instance: Instance) -> tuple[int, int, int]:

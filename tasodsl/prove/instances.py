@@ -21,11 +21,12 @@ from tasodsl import syntax as s
 from tasodsl.elaborate import apply_op, names, resolve_axis
 from tasodsl.evaluate import evaluate_op, evaluate_tensor
 from tasodsl.match.target import TARGET
-from tasodsl.prove.cases import Pattern
+from tasodsl.prove.obligations import Pattern
 from tasodsl.prove.walk import Attributes, Walk
 from tasodsl.ruleset import RuleSet
-from tasodsl.scalar import Environment, Mismatch, Target, Value, evaluate
+from tasodsl.scalar import evaluate
 from tasodsl.source import Span
+from tasodsl.values import Environment, Mismatch, Target, Value
 
 Array = NDArray[Any]
 Arrays = dict[str, Any]

@@ -24,7 +24,8 @@ from tasodsl.prove.instances import Arrays, Instance, Shaped, members, result_dt
 from tasodsl.prove.walk import Attributes, Walk
 from tasodsl.ruleset import RuleSet
 from tasodsl.runtime import RuntimeRefused, Session, is_array
-from tasodsl.scalar import Environment, Mismatch, Target, Value, evaluate
+from tasodsl.scalar import evaluate
+from tasodsl.values import Environment, Mismatch, Target, Value
 
 Array = NDArray[Any]
 

@@ -1,8 +1,10 @@
 """Is the rewrite side defined wherever the match side is?
 
-Divisions, logarithms, roots, powers and extremes over a window have no value somewhere. A place on the rewrite side where
+Divisions, logarithms, roots, powers and extremes over a window have no value somewhere. A place on the rewrite side
+where
 that cannot be excluded is accepted only when the match side computes the very same thing there: the same function of a
-provably equal operand, on the way to the same entry of the same output. So the look is at the outputs' entries, unfolded.
+provably equal operand, on the way to the same entry of the same output. So the look is at the outputs' entries,
+unfolded.
 """
 
 from __future__ import annotations
@@ -13,8 +15,8 @@ from dataclasses import dataclass
 
 import z3
 
-from tasodsl.prove.cases import Case
 from tasodsl.prove.equal import Equality
+from tasodsl.prove.obligations import Case
 from tasodsl.prove.reals import Algebra, Sum, Z, conj, substitute, variables
 from tasodsl.prove.reals import replace as put
 from tasodsl.prove.solver import PARTIAL, Solver, applications
@@ -27,7 +29,8 @@ MAX_BOUND = 6
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """An application of a partial function, with the conditions under which it is computed and the indices bound there."""
+    """An application of a partial function, with the conditions under which it is computed and the indices bound
+    there."""
 
     term: Z
     context: tuple[Z, ...]
@@ -35,7 +38,8 @@ class Atom:
 
 
 def defined(case: Case, solver: Solver, equality: Equality) -> bool:
-    """Whether every partial application in the rewritten outputs is defined, or is computed by the match side as well."""
+    """Whether every partial application in the rewritten outputs is defined, or is computed by the match side as
+    well."""
     for _, left, right, _ in case.outputs:
         if not isinstance(left.value, Sum) or not isinstance(right.value, Sum):
             return False
@@ -64,7 +68,8 @@ def _entry_defined(hypotheses: Sequence[Z], left: Sum, right: Sum, solver: Solve
 
 
 def computed(tensor: Tensor, case: Case) -> list[Z]:
-    """What may be assumed because the match side computes this entry: it divides by no zero, takes no root of a negative."""
+    """What may be assumed because the match side computes this entry: it divides by no zero, takes no root of a
+    negative."""
     own = {p.get_id() for p in tensor.params}
     out: list[Z] = [
         z3.Implies(conj(d.path), d.condition) if d.path else d.condition

@@ -1,11 +1,14 @@
 """Real-valued entries of tensors as sums of products with bound indices and guards.
 
-An entry is a `Sum`: a list of `Product`s, each standing for "the sum, over its binders' ranges where its guards hold, of its
-body". The body is a Z3 real made of tensor reads (uninterpreted functions of indices), scalar functions and polynomials of
+An entry is a `Sum`: a list of `Product`s, each standing for "the sum, over its binders' ranges where its guards
+hold, of its
+body". The body is a Z3 real made of tensor reads (uninterpreted functions of indices), scalar functions and
+polynomials of
 them. Guards stay apart from bodies, so that Z3 is only ever asked about bodies, domains and shapes.
 
 A reduction that stands under a non-linear function (the denominator of a softmax, the maximum of a window) becomes a
-*symbol*: an uninterpreted function applied to all the indices it depends on, with its definition kept aside. Two symbols are
+*symbol*: an uninterpreted function applied to all the indices it depends on, with its definition kept aside. Two
+symbols are
 equal only when their definitions are proved equal at those arguments.
 """
 
@@ -91,7 +94,9 @@ class Symbol:
     params: tuple[Z, ...]
     value: Sum
 
-    unfolded: dict[tuple[int, ...], tuple[Sum, tuple[Z, ...]]] = field(default_factory=dict[tuple[int, ...], tuple[Sum, tuple[Z, ...]]])
+    unfolded: dict[tuple[int, ...], tuple[Sum, tuple[Z, ...]]] = field(
+        default_factory=dict[tuple[int, ...], tuple[Sum, tuple[Z, ...]]]
+    )
     """Values at arguments that were asked for, with the arguments (which keeps their ids theirs)."""
 
     def at(self, args: Sequence[Z], fresh: Callable[[str], Z]) -> Sum:

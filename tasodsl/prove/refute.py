@@ -22,7 +22,6 @@ from tasodsl.elaborate import names
 from tasodsl.evaluate import evaluate_tensor
 from tasodsl.match.pattern import subterms
 from tasodsl.match.target import TARGET
-from tasodsl.prove.cases import Pattern
 from tasodsl.prove.instances import (
     KINDS,
     Arrays,
@@ -35,11 +34,13 @@ from tasodsl.prove.instances import (
     right_values,
 )
 from tasodsl.prove.model import run_side
+from tasodsl.prove.obligations import Pattern
 from tasodsl.prove.verdict import Counterexample
 from tasodsl.ruleset import RuleSet
 from tasodsl.runtime import RuntimeRefused
-from tasodsl.scalar import Environment, Mismatch, Value, evaluate
+from tasodsl.scalar import evaluate
 from tasodsl.source import Span
+from tasodsl.values import Environment, Mismatch, Value
 
 Array = NDArray[Any]
 

@@ -1,6 +1,7 @@
 """Questions to Z3: does a goal follow from hypotheses? Each has its own time limit, and a rule has a total.
 
-Facts about scalar and index functions that Z3 does not know are guarded, kept in one table (`facts_about`), and given only
+Facts about scalar and index functions that Z3 does not know are guarded, kept in one table (`facts_about`), and
+given only
 for the terms that occur in a question: unguarded facts about square roots or logarithms are inconsistent, and Z3 would
 not say so.
 """
@@ -8,7 +9,7 @@ not say so.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +24,14 @@ POW: Any = z3.Function("pow", REAL, REAL, REAL)
 INVERSE: Any = z3.Function("inverse", REAL, REAL)
 FLOOR: Any = z3.Function("floor", REAL, REAL)
 RESIZED: Any = z3.Function("resized", INT, REAL, INT)
-TABLE = {name: z3.Function(name, REAL, REAL) for name in ("erf", "tanh", "sin", "cos")}
+TABLE: Mapping[str, Any] = {
+    "exp": EXP,
+    "log": LOG,
+    "sqrt": SQRT,
+    "floor": FLOOR,
+    **{name: z3.Function(name, REAL, REAL) for name in ("erf", "tanh", "sin", "cos")},
+}
+"""Functions of one real by name."""
 
 KNOWN = frozenset(["exp", "log", "sqrt", "inverse", "pow", "floor", "resized", "resize_index"])
 
@@ -46,7 +54,8 @@ class TimeUp(Exception):
 class Solver:
     """Asks Z3; `query_limit` in seconds a question, `deadline` (time.process_time) for the rule.
 
-    A question's limit is counted in Z3's own resource units, so that an answer does not depend on how busy the machine is.
+    A question's limit is counted in Z3's own resource units, so that an answer does not depend on how busy the
+    machine is.
     """
 
     query_limit: float = 2.0
@@ -179,7 +188,8 @@ def has_facts(name: str) -> bool:
 def facts_about(apps: Sequence[Z]) -> list[Z]:
     """Guarded facts about the given applications of functions.
 
-    Sources: the functions' definitions over the reals. `flat`/`unflat` are row-major index maps; `resize_index` is ONNX's
+    Sources: the functions' definitions over the reals. `flat`/`unflat` are row-major index maps; `resize_index` is
+    ONNX's
     nearest coordinate, which stays within the input.
     """
     out: list[Z] = []

@@ -12,10 +12,12 @@ from typing import Any
 
 import z3
 
-from tasodsl.prove.cases import Case, Pattern, Scope, cases
+from tasodsl.match.pattern import Scope
+from tasodsl.prove.cases import cases
+from tasodsl.prove.obligations import Case, Pattern
 from tasodsl.prove.reals import Z
 from tasodsl.ruleset import RuleSet
-from tasodsl.scalar import Value
+from tasodsl.values import Value
 
 LARGEST = 6
 """Of sizes and integer attributes."""

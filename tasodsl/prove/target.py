@@ -1,7 +1,8 @@
 """The meaning of expressions in proofs: sizes and indices are Z3 integers, entries of tensors are `Sum`s.
 
 Every condition an expression needs in order to have a value (a read within bounds, a positive divisor, a non-zero
-denominator) is recorded with the path on which it is needed: the ranges of the bound indices and the branches taken. Who
+denominator) is recorded with the path on which it is needed: the ranges of the bound indices and the branches taken.
+Who
 evaluates decides whether a recorded condition is assumed (the match side: the model ran) or proved (the rewrite side).
 """
 
@@ -31,8 +32,9 @@ from tasodsl.prove.reals import (
     real,
     substitute,
 )
-from tasodsl.scalar import Environment, Mismatch, Target, Unsupported, Value, evaluate
+from tasodsl.scalar import evaluate
 from tasodsl.source import Span
+from tasodsl.values import Environment, Evaluate, Mismatch, Target, Unsupported, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,8 @@ Element = Literal["real", "int", "bool"]
 class Tensor:
     """A tensor of a proof: sizes, and its value at generic indices `params` (each within its size).
 
-    `dtype` is a token: equal tokens are equal dtypes; `element` says what an entry is. A value is computed when it is first
+    `dtype` is a token: equal tokens are equal dtypes; `element` says what an entry is. A value is computed when it
+    is first
     needed, so that a case that its conditions exclude costs little.
     """
 
@@ -228,6 +231,8 @@ class ProofTarget(Target):
         return self.algebra.choose(condition, as_sum(a), as_sum(b))
 
     def broadcast_index(self, i: Value, d: Value, span: Span) -> Value:
+        if isinstance(d, int) and d == 1:
+            return 0
         # An index known to be within the dimension is its own broadcast, and stays readable that way.
         if self._ranges_over(i, d) or (self.branches and self._stated_within(i, d)):
             return i
@@ -274,9 +279,13 @@ class ProofTarget(Target):
             case "exp" | "log" | "sqrt" | "floor" | "erf" | "tanh" | "sin" | "cos":
                 x = tidy(self.algebra.value(as_sum(args[0])))
                 if name in ("log", "sqrt"):
-                    self.need(_number(z3.simplify(x > 0 if name == "log" else x >= 0)), span, f"the operand of {name}", "divisor")
-                table = {"exp": facts.EXP, "log": facts.LOG, "sqrt": facts.SQRT, "floor": facts.FLOOR}
-                return as_sum(table.get(name, facts.TABLE.get(name))(x))
+                    self.need(
+                        _number(z3.simplify(x > 0 if name == "log" else x >= 0)),
+                        span,
+                        f"the operand of {name}",
+                        "divisor",
+                    )
+                return as_sum(facts.TABLE[name](x))
             case "pow":
                 return self._power(args[0], args[1], span)
             case "cast":
@@ -375,7 +384,7 @@ class ProofTarget(Target):
             return entry
         return z3.If(within, entry, _z(default))
 
-    def reduce(self, e: s.Reduce, env: Environment) -> Value:
+    def reduce(self, e: s.Reduce, env: Environment, evaluate: Evaluate) -> Value:
         binders: list[Binder] = []
         inner = env
         for b in e.binders:
@@ -391,7 +400,7 @@ class ProofTarget(Target):
             binders.extend(made)
         if e.kind in ("all", "any"):
             if all(z3.is_int_value(b.bound) for b in binders):
-                return Target.reduce(self, e, env)
+                return Target.reduce(self, e, env, evaluate)
             return self._quantified(e, binders, inner)
         with self.along(*(b.range() for b in binders)):
             condition = None if e.condition is None else evaluate(e.condition, inner, self)

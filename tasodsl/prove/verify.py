@@ -18,10 +18,10 @@ from functools import lru_cache
 import z3
 
 from tasodsl import syntax as s
-from tasodsl.match.pattern import Scope as MatchScope
-from tasodsl.prove.cases import Pattern, Scope, pattern_of
+from tasodsl.match.pattern import Scope
 from tasodsl.prove.engine import Limits, Result, prove
 from tasodsl.prove.examples import example_faults
+from tasodsl.prove.obligations import Pattern, pattern_of
 from tasodsl.prove.refute import LONG, SHORT, refute
 from tasodsl.prove.suggest import suggestions, suggestions_for
 from tasodsl.prove.verdict import DEFINITIONS, EVALUATION, Counterexample, Verdict
@@ -80,7 +80,8 @@ def _workers(count: int) -> Generator[ProcessPoolExecutor]:
 def _start_worker() -> None:
     # Ctrl-C reaches the whole group of processes; the parent decides what comes of it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # The binding's own argument checks are a fifth of the time, and this process builds well-sorted terms or fails anyway.
+    # The binding's own argument checks are a fifth of the time, and this process builds well-sorted terms or fails
+    # anyway.
     z3.z3.Z3_DEBUG = False
 
 
@@ -100,7 +101,7 @@ def judge(declaration: Declaration, rules: RuleSet, limit: float) -> Verdict:
     worst = min(verdicts, key=lambda v: _SEVERITY.index(v.status))
     scopes = [v.scope for v in verdicts if v.scope is not None]
     if worst.status == "proved":
-        narrowest = MatchScope(min(s.max_rank for s in scopes), min(s.max_arity for s in scopes))
+        narrowest = Scope(min(s.max_rank for s in scopes), min(s.max_arity for s in scopes))
         worst = replace(worst, scope=narrowest)
     faults = example_faults(declaration, rules) if isinstance(declaration, s.RuleDecl) else []
     return replace(worst, faults=tuple(faults), seconds=time.process_time() - start)
@@ -129,7 +130,7 @@ def _judge_direction(pattern: Pattern, declaration: Declaration, rules: RuleSet,
     if scope is not None:
         hints = suggestions(pattern, rules, TESTED)
         found = refute(pattern, rules, SHORT, hints)
-        proved = replace(blank, status="proved", engine=DEFINITIONS, scope=MatchScope(scope.max_rank, scope.max_arity))
+        proved = replace(blank, status="proved", engine=DEFINITIONS, scope=scope)
         return _contradicted(proved, found) if found else proved
     failure = result.failure
     why = "" if failure is None else f"{failure.why} ({failure.case})" if failure.case else failure.why

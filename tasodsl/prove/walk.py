@@ -13,7 +13,8 @@ from typing import Any, Protocol
 from tasodsl import syntax as s
 from tasodsl.match.target import TARGET
 from tasodsl.ruleset import RuleSet
-from tasodsl.scalar import Environment, Mismatch, Value, evaluate
+from tasodsl.scalar import evaluate
+from tasodsl.values import Environment, Mismatch, Value
 
 Tensor = Any
 """What a maker makes of an operator's result; None for an absent operand."""

@@ -160,9 +160,7 @@ def same_results(before: Graph, after: Graph, tolerance: float = 1e-5) -> bool:
 
 def well_formed(graph: Graph) -> bool:
     """Whether the graph's maps agree with its nodes and it has no cycle."""
-    again = Graph.build(
-        graph.nodes.values(), graph.inputs, graph.outputs, graph.info, graph.constants, graph.opset
-    )
+    again = Graph.build(graph.nodes.values(), graph.inputs, graph.outputs, graph.info, graph.constants, graph.opset)
     seen = {*graph.inputs, *graph.constants}
     for node in graph.topological():
         if not seen.issuperset(node.operands()):

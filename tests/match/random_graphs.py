@@ -11,7 +11,7 @@ from matching import Net
 
 from tasodsl.graph.dims import Undecided, symbol
 from tasodsl.graph.graph import Graph
-from tasodsl.scalar import Mismatch
+from tasodsl.values import Mismatch
 
 Pick = Callable[[int], int]
 """A number below the one given."""

@@ -469,7 +469,7 @@ def test_result_of_another_rank_or_dtype_is_refused():
     net = Net()
     y = net.op("Relu", net.input("x", 2, 3))
     graph = net.graph(y)
-    for rewrite in ("Cast[to=\"float16\"](x)", "Unsqueeze[axes=[0]](x)", "Transpose[perm=[1, 0]](x)"):
+    for rewrite in ('Cast[to="float16"](x)', "Unsqueeze[axes=[0]](x)", "Transpose[perm=[1, 0]](x)"):
         rules = compiled(f"rule r for x: [m, n] match y = Relu(x) rewrite y = {rewrite}")
         assert rules.apply(graph, rules.matches(graph)[0]) is None
 

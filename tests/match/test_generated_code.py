@@ -20,8 +20,9 @@ from tasodsl.match.pattern import Scope
 from tasodsl.match.target import TARGET
 from tasodsl.parse import parse_source
 from tasodsl.ruleset import RuleSet
-from tasodsl.scalar import Environment, Mismatch, evaluate
+from tasodsl.scalar import evaluate
 from tasodsl.source import Source
+from tasodsl.values import Environment, Mismatch
 
 NAMES = {"i": 3, "j": -2, "p": (2, 0, 1), "q": (1, 2), "b": True, "r": 0.5, "t": "float32"}
 

@@ -15,7 +15,8 @@ from tasodsl import syntax as s
 from tasodsl.check import load_rules
 from tasodsl.evaluate import evaluate_op
 from tasodsl.resources import rules_path
-from tasodsl.scalar import Environment, Target, evaluate
+from tasodsl.scalar import evaluate
+from tasodsl.values import Environment, Target
 
 Array = NDArray[Any]
 RULES, PROBLEMS = load_rules([rules_path() / "axioms"])

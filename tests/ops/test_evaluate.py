@@ -19,8 +19,8 @@ from tasodsl import syntax as s
 from tasodsl.check import load_rules
 from tasodsl.evaluate import SHORTCUTS, evaluate_op, evaluate_tensor
 from tasodsl.parse import parse
-from tasodsl.scalar import Environment, Mismatch
 from tasodsl.source import Source
+from tasodsl.values import Environment, Mismatch
 
 Array = NDArray[Any]
 RULES, _ = load_rules([])

@@ -15,10 +15,10 @@ import pytest
 from tasodsl.check import load_rules
 from tasodsl.cli import app
 from tasodsl.parse import parse_source
-from tasodsl.prove.cases import pattern_of
 from tasodsl.prove.driver import claims, verdicts_of
 from tasodsl.prove.examples import example_faults
 from tasodsl.prove.lock import read_lock, trusted_verdicts, user_lock
+from tasodsl.prove.obligations import pattern_of
 from tasodsl.prove.refute import SHORT, refute
 from tasodsl.prove.verdict import Verdict
 from tasodsl.prove.verify import judge
