@@ -294,7 +294,7 @@ class Elaboration:
 
     def _has_several_results(self, term: s.Apply) -> bool:
         results = self.rules.ops[term.op].results
-        return len(results) > 1 or results[0].variadic
+        return len(results) > 1 or any(r.variadic for r in results)
 
     def _record(self, applied: Application, term: s.Apply) -> None:
         conditions = [(c, f"{why} ({span})") for c, span, why in applied.conditions]
