@@ -171,7 +171,7 @@ class ShapeBinder:
             same = compare("==", a, b, span, self.target)
         except Undecided:
             return  # restates what a valid model satisfies
-        self.conditions.add(same, span, f"{a} and {b} are the same size ({span.text})")
+        self.conditions.add(same, span, f"the sizes agree ({span.text})")
 
 
 def names(e: s.Tree) -> set[str]:

@@ -18,6 +18,9 @@ DTYPES = (
     "uint64", "bool",
 )  # fmt: skip
 
+STRUCTURAL = ("axis", "axes", "perm", "bool", "choice", "dtype")
+"""Kinds of attributes whose values are gone through one by one."""
+
 LENGTH = "length of "
 OPERANDS = "operands of "
 
@@ -69,3 +72,10 @@ def asks_dtype(e: s.Expr, variable: str) -> bool:
         elif isinstance(x, s.Tree):
             stack.extend(getattr(x, f) for f in x.__dataclass_fields__ if f != "span")
     return found
+
+
+def conjuncts_of(e: s.Expr) -> list[s.Expr]:
+    """The parts of a condition that are joined by `and`."""
+    if isinstance(e, s.Binary) and e.op == "and":
+        return [*conjuncts_of(e.left), *conjuncts_of(e.right)]
+    return [e]
