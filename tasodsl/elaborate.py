@@ -171,7 +171,9 @@ class ShapeBinder:
             same = compare("==", a, b, span, self.target)
         except Undecided:
             return  # restates what a valid model satisfies
-        self.conditions.add(same, span, f"the sizes agree ({span.text})")
+        # Written out only where it is needed: printing the sizes of a proof takes longer than comparing them.
+        why = f"{a} and {b} are the same size" if same is False else "the sizes agree"
+        self.conditions.add(same, span, f"{why} ({span.text})")
 
 
 def names(e: s.Tree) -> set[str]:
