@@ -102,7 +102,7 @@ def test_a_command_ends_as_its_page_says(command: Command) -> None:
 @pytest.mark.parametrize("block", [b for page in PAGES for b in blocks(page, "python")])
 def test_python_of_the_pages_runs(block: str) -> None:
     exec(compile(block, "page", "exec"), {})
-    assert Path("folded.onnx").exists()
+    assert Path("folded.opt.onnx").exists()
 
 
 def test_rules_of_the_pages_are_those_of_the_examples() -> None:
