@@ -45,14 +45,16 @@ TIMING_SECONDS = 15.0
 SHORT_TIMING_SECONDS = 2.0
 """After an interrupt: enough for a verdict, short enough to wait for."""
 FEEDS = 3
+TIMING_ROUNDS = 3
+"""A round of timing takes half of the time for it; there are more where it leaves open whether a graph is slower."""
 FASTER = 1.01
 """A measured ratio from here on is a gain."""
 NOT_SLOWER = 0.99
 """A measured ratio from here on is no loss: what the clock cannot tell from 1."""
-NEARLY_AS_FAST = 0.97
-"""A measured ratio from here on is no loss where the machine is so busy that the quartiles reach 1."""
-DOUBTFUL = 0.93
-"""A simpler graph with a measured ratio from here on is given a second chance: other work slows the machine down."""
+AS_FAST = 0.98
+"""A measured ratio from here on is no loss where the spread of the blocks leaves 1 possible."""
+SLOWER = 0.95
+"""A measured ratio surely below this is a loss. Between the two, a pair of sessions may have had bad luck."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,21 +202,15 @@ class _Run:
         timed = self._timed(trials, SHORT_TIMING_SECONDS if found.ended == "interrupted" else self._timing_seconds())
         if not timed:
             return self._kept("the runtime does not run it under its own optimizations, so nothing can be timed", found)
-        best = self._choice(timed)
-        doubtful = [trial for trial, timing in timed if timing.ratio >= DOUBTFUL and trial.nodes < self.nodes_before]
-        if best is None and doubtful:
-            timed = self._timed(doubtful, self._timing_seconds())
-            best = self._choice(timed)
+        best = choose(self.nodes_before, [(trial.nodes, trial.candidate.seconds, timing) for trial, timing in timed])
         if best is None:
             timing = timed[0][1] if timed else None
             return self._kept("nothing found was faster, or as fast with fewer nodes", found, timing)
         return self._report(*timed[best], simplified, found)
 
     def _timing_seconds(self) -> float:
-        return min(TIMING_SECONDS, max(self._time_left(), 0.0))
-
-    def _choice(self, timed: Sequence[tuple[_Trial, Timing]]) -> int | None:
-        return choose(self.nodes_before, [(trial.nodes, trial.candidate.seconds, timing) for trial, timing in timed])
+        """For one round."""
+        return min(TIMING_SECONDS, max(self._time_left(), 0.0)) / 2
 
     def _time_left(self) -> float:
         return self.started + self.options.seconds - time.monotonic()
@@ -281,7 +277,9 @@ class _Run:
         """The trials that the runtime runs under its own optimizations, with their times."""
         try:
             paths = [t.path for t in trials]
-            timings = compare(self.source, paths, self.feeds, self.options.threads, seconds)
+            timings = compare(
+                self.source, paths, self.feeds, self.options.threads, seconds, rounds=TIMING_ROUNDS, decided=is_decided
+            )
         except RuntimeRefused:
             # One of them is refused: the others may still be timed, each by itself.
             alone = [[t] for t in trials] if len(trials) > 1 else []
@@ -368,11 +366,16 @@ def choose(nodes_before: int, trials: Sequence[tuple[int, float, Timing]]) -> in
     return min(alike, key=lambda i: (trials[i][0], -trials[i][2].ratio))
 
 
+def is_decided(timings: Sequence[Timing]) -> bool:
+    """Whether it is clear of each graph that it is slower than the original, or that it is not."""
+    return all(timing.least >= AS_FAST or timing.most < SLOWER for timing in timings)
+
+
 def _is_gain(timing: Timing, simpler: bool) -> bool:
     """Whether a graph is faster than the original for sure, or simpler and not slower as far as the clock can tell."""
-    if timing.ratio >= FASTER and timing.low >= 1:
+    if timing.ratio >= FASTER and timing.least >= 1:
         return True
-    within_noise = timing.ratio >= NEARLY_AS_FAST and timing.high >= 1
+    within_noise = timing.ratio >= AS_FAST and timing.most >= 1
     return simpler and (timing.ratio >= NOT_SLOWER or within_noise)
 
 

@@ -59,7 +59,7 @@ def test_load_optimize_export(tmp_path: Path):
 
 
 def test_an_optimized_model_can_be_optimized_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    def alike(original: object, candidates: Sequence[object], *_: object) -> list[Timing]:
+    def alike(original: object, candidates: Sequence[object], *_: object, **__: object) -> list[Timing]:
         return [Timing(1.0, 1.0, 1.0, 1e-3, 1e-3, 5)] * len(candidates)
 
     monkeypatch.setattr(pipeline, "compare", alike)

@@ -2,11 +2,13 @@
 
 Times on a shared machine drift, and alternating single calls makes two models evict each other's weights. So models
 run in alternating blocks, the first run of a block is thrown away, and a candidate is judged by the median over blocks
-of the ratio within a block.
+of the ratio within a block. Two sessions of one model may differ by a percent for as long as they live (where their
+memory happens to lie), so a verdict that stays open gets further rounds, each with sessions of its own.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +24,8 @@ MIN_BLOCKS = 5
 BLOCK_SECONDS = 0.05
 """A block of a small model is made longer than `MIN_RUNS` so that the clock's grain and wake-ups do not matter."""
 MAX_RUNS = 200
+NOTCH = 1.57
+"""McGill's notch: a median is known to within so many interquartile ranges over the root of the count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,16 @@ class Timing:
     candidate_seconds: float
     blocks: int
 
+    @property
+    def least(self) -> float:
+        """What the true median is hardly below, as far as the spread and number of blocks tell."""
+        return self.ratio - 2 * NOTCH * (self.ratio - self.low) / math.sqrt(self.blocks)
+
+    @property
+    def most(self) -> float:
+        """What the true median is hardly above."""
+        return self.ratio + 2 * NOTCH * (self.high - self.ratio) / math.sqrt(self.blocks)
+
 
 def compare(
     original: ModelSource,
@@ -44,25 +58,46 @@ def compare(
     threads: int = 1,
     seconds: float = 10.0,
     clock: Callable[[], float] = time.perf_counter,
+    rounds: int = 1,
+    decided: Callable[[Sequence[Timing]], bool] = lambda timings: True,
 ) -> list[Timing]:
     """Time each candidate against the original on the first of `feeds`, under full runtime optimization.
 
-    At least `MIN_BLOCKS` blocks are run even when they take longer than `seconds`; further ones until it is used up.
+    A round has at least `MIN_BLOCKS` blocks even when they take longer than `seconds`, and further ones until these are
+    used up. While not `decided`, up to `rounds` of them are run, and all their blocks judged together.
     RuntimeRefused when a model does not load or run.
     """
     if not candidates:
         return []
-    sessions = [_open(model, threads) for model in (original, *candidates)]
-    feed = feeds[0]
+    times: list[list[float]] = [[] for _ in (original, *candidates)]
+    timings: list[Timing] = []
+    for _ in range(rounds):
+        _round([original, *candidates], feeds[0], threads, seconds, clock, times)
+        timings = [_judge(times[0], own) for own in times[1:]]
+        if decided(timings):
+            break
+    return timings
+
+
+def _round(
+    models: Sequence[ModelSource],
+    feed: Mapping[str, np.ndarray],
+    threads: int,
+    seconds: float,
+    clock: Callable[[], float],
+    times: Sequence[list[float]],
+) -> None:
+    """Add blocks of each model, run by sessions of this round's own, to its `times`."""
+    sessions = [_open(model, threads) for model in models]
     start = clock()
     runs = [_runs_in_a_block(session, feed, clock) for session in sessions]
-    times: list[list[float]] = [[] for _ in sessions]
     order = list(range(len(sessions)))
-    while len(times[0]) < MIN_BLOCKS or clock() - start < seconds:
+    blocks = 0
+    while blocks < MIN_BLOCKS or clock() - start < seconds:
         for i in order:
             times[i].append(_block(sessions[i], feed, runs[i], clock))
         order.reverse()
-    return [_judge(times[0], own) for own in times[1:]]
+        blocks += 1
 
 
 def _open(model: ModelSource, threads: int) -> Session:

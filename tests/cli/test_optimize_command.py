@@ -34,7 +34,7 @@ SMALL = ("--rules", Path(__file__).with_name("small.taso"))
 """The shipped rules take a second to compile, which most tests need not wait for."""
 
 
-def timed_alike(original: object, candidates: Sequence[object], *_: object) -> list[Timing]:
+def timed_alike(original: object, candidates: Sequence[object], *_: object, **__: object) -> list[Timing]:
     """A clock that finds no difference: what is written must not depend on what else the machine does."""
     return [Timing(1.0, 1.0, 1.0, 1e-3, 1e-3, 5)] * len(candidates)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import onnx
 import pytest
 
 from tasodsl.cost import timing
-from tasodsl.cost.timing import MIN_BLOCKS, MIN_RUNS, compare
+from tasodsl.cost.timing import MIN_BLOCKS, MIN_RUNS, Timing, compare
 from tasodsl.runtime import ModelSource, RuntimeRefused
 
 
@@ -80,6 +82,37 @@ def test_small_models_get_longer_blocks_and_the_time_is_used(machine: Machine) -
 def test_candidates_are_judged_in_their_order(machine: Machine) -> None:
     found = compare(b"4.0", [b"1.0", b"8.0", b"4.0"], [{}], seconds=0, clock=machine.clock)
     assert [round(t.ratio, 1) for t in found] == pytest.approx([4.0, 0.5, 1.0], rel=0.1)
+
+
+def test_rounds_go_on_with_fresh_sessions_until_it_is_decided(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pair of sessions with bad luck, and two with none: the blocks of all count."""
+    opened: list[bytes] = []
+    asked: list[int] = []
+
+    def open_session(model: ModelSource, threads: int) -> PlayedSession:
+        assert isinstance(model, bytes)
+        opened.append(model)
+        return PlayedSession(machine, b"4.0" if opened == [b"2.0", b"1.0"] else model)
+
+    def decided(timings: Sequence[Timing]) -> bool:
+        asked.append(timings[0].blocks)
+        return timings[0].ratio > 1.5
+
+    monkeypatch.setattr(timing, "_open", open_session)
+    (found,) = compare(b"2.0", [b"1.0"], [{}], seconds=0, clock=machine.clock, rounds=4, decided=decided)
+    assert asked == [MIN_BLOCKS, 2 * MIN_BLOCKS, 3 * MIN_BLOCKS]
+    assert opened == [b"2.0", b"1.0"] * 3
+    assert found.ratio == pytest.approx(2.0, rel=0.05)
+    compare(b"2.0", [b"2.0"], [{}], seconds=0, clock=machine.clock, rounds=2, decided=decided)
+    assert len(opened) == 10, "rounds are an end to it"
+
+
+def test_the_median_is_known_the_better_the_more_blocks() -> None:
+    few, many = (Timing(1.0, 0.9, 1.2, 1.0, 1.0, blocks) for blocks in (9, 900))
+    assert few.least < many.least < 1 < many.most < few.most
+    assert many.most - 1 == pytest.approx(2 * (1 - many.least)), "each side has its own spread"
 
 
 def test_nothing_to_compare() -> None:
