@@ -29,7 +29,7 @@ from tasodsl.ruleset import RuleSet
 
 Declaration = s.RuleDecl | s.AxiomDecl
 FIRST = Scope(max_rank=4, max_arity=4)
-LAST_RANK = 6
+LAST_RANK = 5
 FEW_STRUCTURES = 80
 """A proof that looked at no more structures than this goes on with one rank more."""
 TESTED = Scope(max_rank=4, max_arity=2)

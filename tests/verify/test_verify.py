@@ -84,7 +84,7 @@ def verdict_on(text: str) -> Verdict:
 def test_a_proved_rule_is_told_with_its_scope(tmp_path: Path):
     code, out, err = tasodsl("verify", written(tmp_path, RIGHT), "--jobs", 1)
     assert (code, err) == (0, "")
-    assert "relu_twice  proved   definitions  all sizes, rank <= 6, at most 4 operands" in out
+    assert "relu_twice  proved   definitions  all sizes, rank <= 5, at most 4 operands" in out
     assert out.endswith("1 proved\n")
 
 
@@ -101,7 +101,7 @@ def test_json_holds_the_verdicts(tmp_path: Path):
     code, out, _ = tasodsl("verify", written(tmp_path, RIGHT + WRONG), "--json", "--jobs", 1)
     right, wrong = json.loads(out)
     assert code == 1
-    assert (right["status"], right["scope"]["max_rank"]) == ("proved", 6)
+    assert (right["status"], right["scope"]["max_rank"]) == ("proved", 5)
     assert (wrong["status"], wrong["findings"][0]["line"]) == ("refuted", 15)
     assert wrong["counterexample"]["operands"]["z"] == {"shape": [1], "entries": [1.0]}
 
