@@ -516,9 +516,13 @@ class Elaboration:
         declared = list(op.operands)
         variadic = next((k for k, o in enumerate(declared) if o.variadic), len(declared))
         for k, tensor in enumerate(operands):
-            if tensor is None or not tensor.dtype:
+            if tensor is None:
                 continue
             operand = declared[k if k < variadic else variadic]
+            if operand.type.dtype in ("int", "bool") and tensor.element != operand.type.dtype:
+                raise Unsupported(f"{op.name} needs {operand.type.dtype} entries for {operand.name}", term.span)
+            if not tensor.dtype:
+                continue
             self._check_class(op, operand, tensor, term)
             if operand.type.dtype in ("int", "bool"):
                 continue

@@ -23,6 +23,9 @@ from tasodsl.prove.solver import PARTIAL, Solver, applications
 from tasodsl.prove.splits import splits
 from tasodsl.prove.target import Tensor
 
+NAN_STAYS = frozenset(["exp", "erf", "tanh", "sin", "cos", "floor"])
+"""Other functions of a real that are NaN at NaN."""
+
 MAX_BOUND = 6
 """More bound indices around one partial function than this are not matched."""
 
@@ -68,23 +71,56 @@ def _entry_defined(hypotheses: Sequence[Z], left: Sum, right: Sum, solver: Solve
 
 
 def computed(tensor: Tensor, case: Case) -> list[Z]:
-    """What may be assumed because the match side computes this entry: it divides by no zero, takes no root of a
-    negative."""
+    """What may be assumed because this entry has a finite value: it divides by no zero, takes no root of a negative.
+
+    A floating-point number need not be finite on the way to a finite entry: a comparison is false for NaN, and
+    1/(1/0) is 0. So only those places count from which NaN, or an infinity, comes through to the entry.
+    """
     own = {p.get_id() for p in tensor.params}
-    out: list[Z] = [
-        z3.Implies(conj(d.path), d.condition) if d.path else d.condition
-        for d in case.match_demands
-        if d.kind == "divisor" and {v for term in (*d.path, d.condition) for v in variables(term)} <= own
-    ]
+    out: list[Z] = []
+    for d in case.match_demands:
+        found = {v for term in (*d.path, d.condition) for v in variables(term)}
+        # A demand without indices may come from a tensor of rank 0, which this entry need not depend on.
+        if d.kind == "divisor" and found and found <= own:
+            out.append(z3.Implies(conj(d.path), d.condition) if d.path else d.condition)
     if not isinstance(tensor.value, Sum):
         return out
-    for atom in atoms(tensor.value, case.algebra):
-        if atom.bound:
+    for p in tensor.value.products:
+        if p.binders:
             continue
-        condition = _domain(atom.term)
-        if condition is not None:
-            out.append(z3.Implies(conj(atom.context), condition) if atom.context else condition)
+        for term, exposed in _coming_through(p.body, True):
+            condition = _domain(term) if exposed else _number_at_all(term)
+            if condition is not None:
+                out.append(z3.Implies(conj(p.guards), condition) if p.guards else condition)
     return out
+
+
+def _coming_through(value: Z, exposed: bool) -> Iterator[tuple[Z, bool]]:
+    """The partial applications whose NaN makes `value` NaN, and whether their infinities leave it without a finite
+    value, too.
+
+    Conditions hide what they do not choose, and a cast makes a number of anything: it is not looked below those.
+    """
+    if not z3.is_app(value) or z3.is_const(value):
+        return
+    name = value.decl().name()
+    if value.decl().kind() == z3.Z3_OP_UNINTERPRETED:
+        if name in PARTIAL:
+            yield value, exposed
+        elif name not in NAN_STAYS:
+            return
+        exposed = exposed and name in ("log", "sqrt")
+    elif not (z3.is_add(value) or z3.is_sub(value) or z3.is_mul(value) or value.decl().kind() == z3.Z3_OP_UMINUS):
+        return
+    if name == "pow":
+        return  # 1 to any power, and anything to the power 0, is 1
+    for child in value.children():
+        yield from _coming_through(child, exposed)
+
+
+def _number_at_all(term: Z) -> Z | None:
+    """Where the application is not NaN."""
+    return term.arg(0) >= 0 if term.decl().name() in ("log", "sqrt") else None
 
 
 def _domain(term: Z) -> Z | None:

@@ -330,6 +330,8 @@ class ProofTarget(Target):
         value, to = args
         if not isinstance(to, str):
             raise Unsupported("cast takes a dtype", span)
+        if to == "bool":
+            return value if _is_bool(value) else self.compare("!=", value, 0, span)
         if isinstance(value, bool) or _is_bool(value):
             value = z3.If(_z(value), z3.RealVal(1), z3.RealVal(0))
         return as_sum(z3.Function(f"cast/{to}", REAL, REAL)(self.algebra.value(as_sum(value))))
