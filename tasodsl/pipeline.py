@@ -47,6 +47,8 @@ SHORT_TIMING_SECONDS = 2.0
 FEEDS = 3
 TIMING_ROUNDS = 3
 """A round of timing takes half of the time for it; there are more where it leaves open whether a graph is slower."""
+OVERTIME = 0.25
+"""So large a part of the time may be exceeded before another round of timing begins."""
 FASTER = 1.01
 """A measured ratio from here on is a gain."""
 NOT_SLOWER = 0.99
@@ -198,6 +200,10 @@ class _Run:
         found, trials = self._checked_search(plain, cost, growth)
         if not trials:
             return self._kept("no candidate passed the comparison with the original", found)
+        # The original written anew is no candidate: that the clock finds it faster is noise.
+        trials = [t for t in trials if simplified or t.candidate.application is not None]
+        if not trials:
+            return self._kept("no rewrite that was tried improves it", found)
         listener.stage("timing")
         timed = self._timed(trials, SHORT_TIMING_SECONDS if found.ended == "interrupted" else self._timing_seconds())
         if not timed:
@@ -278,7 +284,13 @@ class _Run:
         try:
             paths = [t.path for t in trials]
             timings = compare(
-                self.source, paths, self.feeds, self.options.threads, seconds, rounds=TIMING_ROUNDS, decided=is_decided
+                self.source,
+                paths,
+                self.feeds,
+                self.options.threads,
+                seconds,
+                rounds=TIMING_ROUNDS,
+                decided=lambda timings: is_decided(timings) or self._time_left() < -OVERTIME * self.options.seconds,
             )
         except RuntimeRefused:
             # One of them is refused: the others may still be timed, each by itself.

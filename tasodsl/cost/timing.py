@@ -43,12 +43,17 @@ class Timing:
     @property
     def least(self) -> float:
         """What the true median is hardly below, as far as the spread and number of blocks tell."""
-        return self.ratio - 2 * NOTCH * (self.ratio - self.low) / math.sqrt(self.blocks)
+        return self.ratio - self._doubt
 
     @property
     def most(self) -> float:
         """What the true median is hardly above."""
-        return self.ratio + 2 * NOTCH * (self.high - self.ratio) / math.sqrt(self.blocks)
+        return self.ratio + self._doubt
+
+    @property
+    def _doubt(self) -> float:
+        # The wider side counts for both: of few blocks, one quartile is easily close to the median by luck.
+        return 2 * NOTCH * max(self.high - self.ratio, self.ratio - self.low) / math.sqrt(self.blocks)
 
 
 def compare(

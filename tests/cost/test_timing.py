@@ -112,7 +112,7 @@ def test_rounds_go_on_with_fresh_sessions_until_it_is_decided(
 def test_the_median_is_known_the_better_the_more_blocks() -> None:
     few, many = (Timing(1.0, 0.9, 1.2, 1.0, 1.0, blocks) for blocks in (9, 900))
     assert few.least < many.least < 1 < many.most < few.most
-    assert many.most - 1 == pytest.approx(2 * (1 - many.least)), "each side has its own spread"
+    assert many.most - 1 == pytest.approx(1 - many.least), "a quartile close to the median may be luck"
 
 
 def test_nothing_to_compare() -> None:
