@@ -187,6 +187,19 @@ def test_attribute_not_written_has_its_default():
     assert count(compiled(rule), net.graph(net.op("Conv", x, k, strides=(2, 1)))) == 0
 
 
+@pytest.mark.parametrize("written", ["LeakyRelu(x)", "LeakyRelu[alpha=0.01](x)", "LeakyRelu[alpha=0.1 * 0.1](x)"])
+def test_real_attributes_agree_when_single_precision_makes_them_one_number(written: str):
+    """A model stores a hundredth as the nearest number of single precision; defaults and literals are exact."""
+    rules = compiled(f"rule r for x: [n] match y = Relu({written}) rewrite y = Relu(x)")
+    stored = np.float32(0.01)
+    for alpha, matched in ((stored, 1), (np.nextafter(stored, np.float32(1)), 0)):
+        net = Net()
+        assert (
+            count(rules, net.graph(net.op("Relu", net.op("LeakyRelu", net.input("x", 3), alpha=float(alpha)))))
+            == matched
+        )
+
+
 def test_rest_of_attributes_is_equal_where_repeated():
     rule = """
     rule r for x: [n, c, h, w], const k1: [m, d, u, v], const k2: [m, d, u, v]
