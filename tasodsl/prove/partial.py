@@ -38,6 +38,8 @@ class Atom:
     term: Z
     context: tuple[Z, ...]
     bound: tuple[Z, ...]
+    exposed: bool
+    """Whether the entry has no finite value where this has none."""
 
 
 def defined(case: Case, solver: Solver, equality: Equality) -> bool:
@@ -96,14 +98,18 @@ def computed(tensor: Tensor, case: Case) -> list[Z]:
 
 
 def _coming_through(value: Z, exposed: bool) -> Iterator[tuple[Z, bool]]:
-    """The partial applications whose NaN makes `value` NaN, and whether their infinities leave it without a finite
-    value, too.
+    """The partial applications and reduction symbols whose NaN makes `value` NaN, and whether an infinity of theirs
+    leaves it without a finite value, too.
 
     Conditions hide what they do not choose, and a cast makes a number of anything: it is not looked below those.
     """
-    if not z3.is_app(value) or z3.is_const(value):
+    if not z3.is_app(value):
         return
     name = value.decl().name()
+    if "#" in name:  # a reduction symbol
+        yield value, exposed
+    if z3.is_const(value):
+        return
     if value.decl().kind() == z3.Z3_OP_UNINTERPRETED:
         if name in PARTIAL:
             yield value, exposed
@@ -137,20 +143,22 @@ def _domain(term: Z) -> Z | None:
 
 def atoms(value: Sum, algebra: Algebra) -> Iterator[Atom]:
     """The partial applications in an entry, reduction symbols unfolded."""
-    stack: list[tuple[Sum, tuple[Z, ...], tuple[Z, ...]]] = [(value, (), ())]
+    stack: list[tuple[Sum, tuple[Z, ...], tuple[Z, ...], bool]] = [(value, (), (), True)]
     while stack:
-        current, context, bound = stack.pop()
+        current, context, bound, outer = stack.pop()
         for p in current.products:
             inside = (*context, *(b.range() for b in p.binders), *p.guards)
             names = (*bound, *(b.variable for b in p.binders))
+            through = {term.get_id() for term, exposed in _coming_through(p.body, outer) if exposed}
             for app in _apps_and_symbols([p.body, *p.guards], algebra):
+                exposed = app.get_id() in through
                 symbol = algebra.symbols.get(app.decl().name())
                 if symbol is None:
-                    yield Atom(app, inside, names)
+                    yield Atom(app, inside, names, exposed)
                     continue
                 if symbol.kind != "sum":
-                    yield Atom(app, inside, names)
-                stack.append((symbol.at(app.children(), algebra.index), inside, names))
+                    yield Atom(app, inside, names, exposed)
+                stack.append((symbol.at(app.children(), algebra.index), inside, names, exposed))
 
 
 def _apps_and_symbols(terms: Sequence[Z], algebra: Algebra) -> list[Z]:
@@ -186,7 +194,7 @@ def _computed(hypotheses: Sequence[Z], atom: Atom, other: Atom, solver: Solver, 
     if a.decl().name() in symbols:
         if b.decl().name() not in symbols:
             return False
-    elif not a.decl().eq(b.decl()):
+    elif not a.decl().eq(b.decl()) or (atom.exposed and not other.exposed):
         return False
     if len(other.bound) > MAX_BOUND or len(other.bound) > len(atom.bound):
         return False
