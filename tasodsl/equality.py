@@ -35,6 +35,8 @@ class ValueDifference:
     scale: float
     reason: str = ""
     """Set where values cannot be subtracted: another shape, another type, a failed run."""
+    noise: float = 0.0
+    """What the runtime's own optimizations change the original's value by."""
 
     @property
     def within(self) -> bool:
@@ -43,7 +45,16 @@ class ValueDifference:
     @property
     def relative(self) -> float:
         """The difference as a part of the scale."""
-        return self.difference / self.scale if self.scale > 0 else self.difference
+        return self._relative(self.difference)
+
+    @property
+    def relative_noise(self) -> float:
+        """The runtime's own as a part of the scale: large where its kernels have an absolute precision only, as the
+        sigmoid's has for small results."""
+        return self._relative(self.noise)
+
+    def _relative(self, amount: float) -> float:
+        return amount / self.scale if self.scale > 0 else amount
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +130,8 @@ def compare_values(name: str, expected: object, actual: object, noisy: object) -
     scale, exact = _scale(expected), expected.dtype.kind in "iub"
     noise = _distance(expected, noisy) if is_array(noisy) and noisy.shape == expected.shape else 0.0
     fixed = 0.0 if exact else RELATIVE_TOLERANCE * scale
-    return ValueDifference(name, _distance(expected, actual), max(NOISE_FACTOR * noise, fixed), scale)
+    tolerance = max(NOISE_FACTOR * noise, fixed)
+    return ValueDifference(name, _distance(expected, actual), tolerance, scale, noise=noise)
 
 
 def _compare_sequences(name: str, expected: object, actual: object, noisy: object) -> ValueDifference:

@@ -352,6 +352,7 @@ class _Run:
             ratio=timing.ratio,
             ratio_quartiles=(timing.low, timing.high),
             largest_difference=largest.relative if largest else None,
+            runtime_noise=largest.relative_noise if largest else None,
             rules=dict(trial.candidate.fired()),
             simplifications=dict(simplified),
             dropped_rules=self.dropped,

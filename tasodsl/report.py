@@ -31,6 +31,8 @@ class Report:
     simplifications: Mapping[str, int]
     dropped_rules: Mapping[str, str] = field(default_factory=dict[str, str])
     """Rules that made a wrong result and were left out, with what was wrong."""
+    runtime_noise: float | None = None
+    """The difference that the runtime's own optimizations make to that output of the original, on the same scale."""
     kept: str = ""
     rewrites_tried: int = 0
     search_ended: str = ""

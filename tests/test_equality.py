@@ -239,3 +239,10 @@ def test_external_data_is_read_beside_the_model(tmp_path: Path, monkeypatch: pyt
     feeds = make_feeds(good)
     assert check_equal(good, classifier(), INNER, feeds).equal
     assert not check_equal(good, bad, INNER, feeds).equal
+
+
+def test_the_runtimes_own_noise_is_told_with_the_difference():
+    expected, actual, noisy = (np.array([1.0, 2.0 + d], dtype=np.float32) for d in (0.0, 0.5, 0.25))
+    found = compare_values("y", expected, actual, noisy)
+    assert (found.relative, found.relative_noise) == (0.25, 0.125)
+    assert found.within

@@ -78,6 +78,8 @@ def report_table(report: Report) -> Table:
         table.add_row("measured time", *measured, f"{report.ratio:.2f}x")
     if report.largest_difference is not None:
         table.add_row("largest output difference", "", f"{report.largest_difference:.1e}", "")
+    if report.runtime_noise is not None:
+        table.add_row("  (the runtime's own)", f"{report.runtime_noise:.1e}", "", "")
     _counts(table, "rules", report.rules)
     _counts(table, "clean-up", report.simplifications)
     return table
