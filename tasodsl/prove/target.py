@@ -189,6 +189,8 @@ class ProofTarget(Target):
         if _is_int(a) and _is_int(b):
             return self._compare_sizes(op, a, b)
         if _is_bool(a) and _is_bool(b):
+            if op not in ("==", "!="):
+                raise Unsupported("booleans have no order", span)
             same = _z(a) == _z(b)
             return same if op == "==" else z3.Not(same)
         return _compared(op, self.algebra.value(as_sum(a)), self.algebra.value(as_sum(b)))
