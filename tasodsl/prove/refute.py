@@ -74,7 +74,7 @@ class Effort:
     """Valid instances."""
 
 
-SHORT = Effort(attempts=400, instances=16)
+SHORT = Effort(attempts=200, instances=6)
 LONG = Effort(attempts=3000, instances=150)
 
 
