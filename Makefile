@@ -30,7 +30,7 @@ format: setup  ## Format the Python files
 	$(BIN)/ruff format .
 
 types: setup  ## Check the types
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 
 verify: setup  ## Prove the shipped rules
 	$(BIN)/tasodsl verify rules
